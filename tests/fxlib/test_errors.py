@@ -34,6 +34,7 @@ from fxlib.passes.replace_activations import replace_activations
 from fxlib.passes.schedule_rpc import schedule_rpc
 from fxlib.passes.stages import run_stages, split_into_stages
 from fxlib.shapes import propagate
+from fxlib.subgraph_rewriter import replace_pattern
 
 MODEL: Any = timm.create_model("lcnet_050", num_classes=4).eval()
 X = torch.randn(2, 3, 32, 32)
@@ -95,6 +96,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("benchmark: no module", lambda: benchmark("model", (X,)), TypeError, "as model a torch.nn.Module, not str"),
     ("trace: a string", lambda: fxlib.symbolic_trace("model"), AssertionError, "Module or a function, not of 'model'"),
     ("trace: tensors", lambda: fxlib.symbolic_trace([X, X]), AssertionError, r"not of \[tensor.{,40}, tensor.{,40}\]$"),
+    ("pattern: a number", lambda: replace_pattern(GM, 3, 4), AssertionError, "^Expected FunctionType.*not of 3"),
     ("trace: a class", lambda: fxlib.symbolic_trace(nn.ReLU), AssertionError, "ReLU.*make an instance of the class"),
     ("lower: a class", lambda: lower(nn.ReLU, (X,)), TypeError, "as model a torch.nn.Module, not type"),
     ("lower: nothing", lambda: lower(MODEL, None), TypeError, "example_inputs a tuple .*not a NoneType"),

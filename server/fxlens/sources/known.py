@@ -53,7 +53,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
         known = found.setdefault(kind, {"construct": [], "inputs": []})
         for example in recorded:
             imports = tuple((each.partition(".")[0], each, None) for each in example.imports)
-            made = _written(example.construct, imports, path, root) if example.complete else None
+            made = _written(example.construct, imports) if example.complete else None
             if made:
                 known["construct"].append(asdict(Source(made, "recorded")))
             for inputs in example.inputs:

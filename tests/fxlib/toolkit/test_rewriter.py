@@ -101,7 +101,6 @@ CASES = {
     ),
     "defaults of an overload": (overloads, lambda x, y: torch.ops.aten.add.Tensor(x, y), lambda x, y: x * y),
     "nothing found": (one, lambda x: torch.cos(x), lambda x: x),
-    "no function": (one, 3, 4),
 }
 
 
