@@ -120,6 +120,23 @@ def test_the_configuration_is_made_where_there_is_none(tmp_path: Path):
         assert client.edit(uri, mended) == []
 
 
+def test_the_configuration_nearest_to_a_file_counts(tmp_path: Path):
+    part = tmp_path / "part"
+    part.mkdir()
+    for folder in (tmp_path, part):
+        (folder / "net.py").write_text(GATED)
+    (tmp_path / "fxlens.toml").write_text('ignore = ["FX1"]\n')
+    (part / "fxlens.toml").write_text('leaf-modules = ["Other"]\n')
+    with Client(tmp_path, settings={"deadline": 60}) as client:
+        assert client.diagnostics(client.open(tmp_path / "net.py")) == []
+        uri = client.open(part / "net.py")
+        assert [each["code"] for each in client.diagnostics(uri)] == ["FX101"]
+        (part / "fxlens.toml").write_text('leaf-modules = ["Gate"]\n')
+        changes = [{"uri": (part / "fxlens.toml").as_uri(), "type": 2}]
+        client.notify("workspace/didChangeWatchedFiles", {"changes": changes})
+        wait_for(client, uri, [])
+
+
 def test_a_constant_argument_clears_the_problem(tmp_path: Path):
     model = tmp_path / "net.py"
     model.write_text(ARGUMENT)

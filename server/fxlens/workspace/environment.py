@@ -16,7 +16,7 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch, choose_python, find_python
 from fxlens.host.pool import Pool
 from fxlens.sources.files import read_text
-from fxlens.sources.paths import key
+from fxlens.sources.paths import is_within, key
 
 
 class Environment:
@@ -48,27 +48,27 @@ class Environment:
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
-        """The configuration for a file: that of its folder, or of the one that contains it."""
-        folder = folder or os.path.dirname(path)
-        if folder not in self._projects:
-            self._projects[folder] = Project.read(folder, self.configuration, top=folder)
-        return self._projects[folder]
+        """The configuration for a file: the nearest one above it within its folder, or beside it where it has none."""
+        here = os.path.dirname(path)
+        if here not in self._projects:
+            self._projects[here] = Project.read(here, self.configuration, _top(folder, here))
+        return self._projects[here]
 
     async def read_project(self, folder: str | None, path: str) -> None:
         """So that `project` need not read, which lets nothing else happen meanwhile."""
-        folder = folder or os.path.dirname(path)
-        while folder not in self._projects:
-            if folder not in self._reading:
-                self._reading[folder] = asyncio.get_running_loop().create_task(self._read_project(folder))
-            await asyncio.shield(self._reading[folder])  # an edit cancels who waits
+        here = os.path.dirname(path)
+        while here not in self._projects:
+            if here not in self._reading:
+                self._reading[here] = asyncio.get_running_loop().create_task(self._read_project(here, folder))
+            await asyncio.shield(self._reading[here])  # an edit cancels who waits
 
-    async def _read_project(self, folder: str) -> None:
+    async def _read_project(self, here: str, folder: str | None) -> None:
         projects = self._projects
         try:
-            project = await asyncio.to_thread(Project.read, folder, self.configuration, folder)
+            project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
         finally:
-            del self._reading[folder]
-        projects.setdefault(folder, project)  # of no use where something has changed meanwhile
+            del self._reading[here]
+        projects.setdefault(here, project)  # of no use where something has changed meanwhile
 
     def forget_projects(self) -> None:
         self._projects = {}
@@ -171,6 +171,11 @@ class Environment:
             }
             for launch, pool in self.pools.items()
         ]
+
+
+def _top(folder: str | None, here: str) -> str:
+    """The folder above which no configuration counts for the files ``here``."""
+    return folder if folder and is_within(here, [folder]) else here
 
 
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
