@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.shared import Shared, refill, same
@@ -67,7 +68,7 @@ class Snapshot:
 
     def _keep_buffers(self, path: str, module: nn.Module) -> None:
         for name, buffer in module._buffers.items():
-            if buffer is not None:
+            if buffer is not None and not is_lazy(buffer):
                 kept = None if buffer.is_meta else buffer.detach().clone()
                 self._buffers.append((path, module, name, buffer, buffer._version, kept))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from fxlib.diagnosis import lazy_layers
 from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, copy_of, run, seed_all, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
@@ -58,7 +59,11 @@ class Example:
         seed_all(0)
         with repeated_draws():
             model = self._model(namespace)
-        return model, self.arguments(namespace, 0)
+        given = self.arguments(namespace, 0)
+        if given is not None:
+            args, kwargs = given
+            lazy_layers.settle(model, args, {**kwargs, **kwargs.get("concrete_args", {})})
+        return model, given
 
     def _model(self, namespace: dict[str, Any]) -> torch.nn.Module:
         code = compile(self.construct, "<fxlens construct>", "eval")

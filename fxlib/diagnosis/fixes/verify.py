@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import (
@@ -475,7 +476,8 @@ class Checker:
 
 
 def _is_large(model: torch.nn.Module) -> bool:
-    return sum(each.numel() for each in model.parameters()) > _LARGEST
+    # What a lazy layer has, has no size before its first call.
+    return sum(each.numel() for each in model.parameters() if not is_lazy(each)) > _LARGEST
 
 
 def verify(fix: Fix, finding: Any, *, path: str, construct: str, inputs: str | None, **options: Any) -> Verdict:

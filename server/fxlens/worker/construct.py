@@ -216,7 +216,9 @@ def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
 
 def is_small(module: Any) -> bool:
     """Whether the module may be made with its data for a trace."""
-    return sum(tensor.numel() for tensor in module.parameters()) <= _SMALL
+    from torch.nn.parameter import is_lazy
+
+    return sum(tensor.numel() for tensor in module.parameters() if not is_lazy(tensor)) <= _SMALL
 
 
 def required_arguments(kind: type) -> list[str]:
@@ -244,11 +246,14 @@ def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = Fal
 def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple[Any, bool]:
     import torch
 
+    from fxlib.diagnosis import lazy_layers
+
     if not real:
         try:
             with torch.device("meta"):
                 module = eval(code, scope(namespace))
-            if isinstance(module, kind):
+            # A layer that learns its sizes from a first call needs a call that works, which one on meta may not.
+            if isinstance(module, kind) and not lazy_layers.waits(module):
                 return module, _on_meta(module)
         except SystemExit:
             raise

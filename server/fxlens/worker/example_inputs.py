@@ -61,11 +61,11 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
                 raise CannotUseInputs(f"`{source.text}`: {brief(error)}", source) from error
             continue
         if found.values is not None:
-            return found
+            return _settled(made, found)
         constants = found
     if made.inputs:
         with contextlib.suppress(BaseException):
-            return _inputs(namespace, Source(made.inputs, "assumed"), made, constants)
+            return _settled(made, _inputs(namespace, Source(made.inputs, "assumed"), made, constants))
     return constants
 
 
@@ -95,7 +95,7 @@ def infer(
     """
     if like is not None:
         with contextlib.suppress(Exception):
-            return _inputs(namespace, like, made, constants)
+            return _settled(made, _inputs(namespace, like, made, constants))
     concrete = (constants.concrete if constants else None) or {}
     text = guess.guess(made.module, graph, concrete)
     source = Source(text, "inferred") if text else searching()
@@ -105,7 +105,7 @@ def infer(
     if source is None:
         return constants
     try:
-        return _inputs(namespace, source, made, constants)
+        return _settled(made, _inputs(namespace, source, made, constants))
     except Exception:
         if source.source != "inferred":
             return constants
@@ -119,6 +119,16 @@ def fit(namespace: ModuleType, made: Made, source: Source) -> bool:
     except BaseException:
         return False
     return True
+
+
+def _settled(made: Made, inputs: Inputs) -> Inputs:
+    """The inputs, with which the module's lazy layers have learnt their sizes."""
+    from fxlib.diagnosis import lazy_layers
+
+    if inputs.values is not None:
+        with contextlib.suppress(sandbox.OutOfTime), sandbox.trial(_SECONDS):
+            lazy_layers.settle(made.module, inputs.values, inputs.concrete or {})
+    return inputs
 
 
 def _run(made: Made, inputs: Inputs) -> None:

@@ -238,9 +238,12 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
 def shadow(module: Any) -> Any:
     """A copy of the module on the meta device, so that a run changes nothing of the user's."""
     import torch
+    from torch.nn.parameter import is_lazy
 
     memo: dict[int, Any] = {}
     for tensor in itertools.chain(module.parameters(), module.buffers()):
+        if is_lazy(tensor):
+            continue  # a copy of it has no data either
         hollow = torch.empty_like(tensor, device="meta")
         memo[id(tensor)] = torch.nn.Parameter(hollow, False) if isinstance(tensor, torch.nn.Parameter) else hollow
     return copy.deepcopy(module, memo)
