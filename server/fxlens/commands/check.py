@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import TextIO
 
+from fxlens import rules
 from fxlens.checking import baseline, statistics, watching
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
@@ -31,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(
-        "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
+        "--select", type=_rules, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
-    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument("--ignore", type=_rules, default=(), metavar="CODES", help="leave these rules out")
     parser.add_argument(
         "--captures",
         type=_captures,
@@ -137,8 +138,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     if known is not None:
         results = list(noted())
         if arguments.write_baseline and not not_run:
-            number = known.take(results)
-            known.write()
+            number = Baseline.update(known.path, results)
             print(f"fxlens: {number} finding{'' if number == 1 else 's'} in {known.path}", file=sys.stderr)
             return 0
         counted = Selection(arguments.select, arguments.ignore)
@@ -257,3 +257,10 @@ def _captures(text: str) -> tuple[str, ...]:
 
 def _codes(text: str) -> tuple[str, ...]:
     return tuple(code.strip() for code in text.split(",") if code.strip())
+
+
+def _rules(text: str) -> tuple[str, ...]:
+    named = _codes(text)
+    if unknown := rules.unknown(named):
+        raise argparse.ArgumentTypeError(f"no rule begins with {unknown[0]!r}; rules are called FX101 or the like")
+    return named
