@@ -78,3 +78,8 @@ def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_pa
         index.update(str(each))
     assert index.classes(str(package / "net.py")) == [] and index.classes(str(elsewhere / "net.py")) == ["Net"]
     assert index.workspace.configuration_files == {str(elsewhere / "net.yaml")}
+    foreign = tmp_path / "node_modules"
+    elsewhere.rename(foreign)
+    index.update(str(elsewhere))
+    index.update(str(foreign))
+    assert not index.workspace.facts and not index.workspace.configuration_files

@@ -95,6 +95,8 @@ class Index:
         path = os.path.abspath(path)
         if text is None and not path.endswith(files.PYTHON + files.CONFIGURATION):
             inside = os.path.join(path, "")
+            if not files.belongs(f"{inside}any.py", self.root, self.exclude):
+                return
             known = {
                 each for each in [*self.workspace.facts, *self.workspace.configuration_files] if each.startswith(inside)
             }

@@ -134,18 +134,22 @@ def write_after(path: str, before: bytes | None, data: bytes) -> None:
     try:
         if before is not None and _bytes(path, len(before)) != before:
             raise Changed(path)
-        linked = False
-        if before is None:
-            with contextlib.suppress(PermissionError, NotImplementedError):  # a disk that has no links
-                os.link(made, path)
-                linked = True
-        if not linked:
+        if before is not None or not _linked(made, path):
             os.replace(made, path)
-    except FileExistsError:
-        raise Changed(path) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made)
+
+
+def _linked(made: str, path: str) -> bool:
+    """Gives a file a second name that nothing has yet; False where the disk has no links."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        raise Changed(path) from None
+    except OSError:
+        return False
+    return True
 
 
 def _bytes(path: str, most: int) -> bytes | None:
