@@ -18,6 +18,7 @@ from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS, diff
+from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.sources.paths import is_within
@@ -97,6 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise CannotCheck("--statistics are text or JSON")
         if arguments.output and is_within(arguments.output, files):
             raise CannotCheck(f"{arguments.output} is one of the files to check; --output would replace it")
+        if arguments.output and _is_no_report(arguments.output, known):
+            raise CannotCheck(
+                f"{arguments.output} is a source, a configuration or the baseline; --output would replace it"
+            )
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
@@ -118,6 +123,14 @@ def run(arguments: argparse.Namespace) -> int:
     except (CannotCheck, OSError) as error:
         print(f"fxlens: {error}", file=sys.stderr)
         return 2
+
+
+def _is_no_report(path: str, known: Baseline | None) -> bool:
+    """Whether a file that is there is one that only a slip would name for a report."""
+    if not os.path.exists(path):
+        return False
+    named = path.endswith((".py", ".ipynb")) or is_configuration(path)
+    return named or (known is not None and is_within(path, [known.path]))
 
 
 def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Baseline | None) -> int:
