@@ -126,7 +126,7 @@ SERVER_BELOW = {
     "record": (),
     "answers": ("record", "sources"),
     "sources": ("record",),
-    "config": ("record", "sources", "ipc"),
+    "config": ("record", "sources", "ipc", "rules"),
     "index": ("sources",),
     "recording": ("sources", "ipc"),
     "ipc": (),

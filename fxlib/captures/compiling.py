@@ -37,6 +37,8 @@ def judge_compile(
     with restored(module):
         calls = [(args, kwargs)] * 3 + [*more]
         run = torch_side.compiled_parts(module, [copied(call) for call in calls])
+    if not run.graphs and run.error is None and (reason := torch_side.turned_off()) is not None:
+        return Verdict("compile", "unknown", reason)
     verdict = Verdict("compile", "captured", fullgraph=True)
     breaks = breaks_of_log(run, torch_side.__file__)
     verdict.parts = [_part(graph, end) for graph, end in zip(run.graphs, run.ends, strict=True)]

@@ -269,6 +269,16 @@ def compiled_parts(
     return captured
 
 
+def turned_off() -> str | None:
+    """Why torch.compile captures nothing here, whatever it is given; None where it does."""
+    if compiled_parts(lambda x: x + 1, [((torch.ones(1),), {})]).graphs:
+        return None
+    return (
+        "torch.compile is turned off here and captures nothing: by TORCHDYNAMO_DISABLE or TORCH_COMPILE_DISABLE, "
+        "torch._dynamo.config.disable, or torch.compiler.set_stance."
+    )
+
+
 # ---- torch.export
 
 

@@ -16,6 +16,7 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.files import CannotCheck
 from fxlens.config.project import Project
 from fxlens.sources import paths
+from fxlens.sources.files import Changed
 from fxlens.sources.known import from_recorded
 from fxlens.sources.paths import key
 from fxlens.sources.recorded import Example
@@ -154,6 +155,55 @@ def test_a_severity_that_is_none_is_refused(tmp_path: Path, report):
     project = Project.read(str(tmp_path), top=str(tmp_path))
     assert project.severity == {"FX102": "hint"} and "severity must map codes" in project.problems[0]
     report(outcome="said, and not used")
+
+
+BROKEN = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x
+"""
+
+
+def test_two_baselines_at_once(tmp_path: Path, report):
+    """Each replaces the entries of the files that it checks, and keeps those that the other has written meanwhile."""
+    names = ["a", "b"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "net.py").write_text(BROKEN)
+    command = [sys.executable, "-m", "fxlens", "check", "--quick", "--write-baseline"]
+    running = [subprocess.Popen([*command, name], cwd=tmp_path, stderr=subprocess.PIPE, text=True) for name in names]
+    for each in running:
+        said = each.communicate(timeout=120)[1]
+        assert each.returncode == 0, said
+    written = json.loads((tmp_path / "fxlens-baseline.json").read_text())
+    assert sorted(written["findings"]) == ["a/net.py", "b/net.py"]
+    known = Baseline.read(str(tmp_path / "fxlens-baseline.json"))
+    (tmp_path / "fxlens-baseline.json").write_text('{"findings": {}}')
+    with pytest.raises(Changed):
+        known.write()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "fxlens-baseline.json"]
+    report(tries=2, outcome="both are there")
+
+
+def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
+    """Otherwise nothing is found, and a check passes for ever."""
+    (tmp_path / "net.py").write_text(BROKEN)
+    command = [sys.executable, "-m", "fxlens", "check", "--quick", "net.py"]
+    for arguments in (["--select", "FX999"], ["--select", "FX1,fx101"], ["--ignore", "QQ"], ["--memory", "0"]):
+        done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and arguments[0] in done.stderr and "Traceback" not in done.stderr, done.stderr
+    (tmp_path / "fxlens.toml").write_text('select = ["fx101"]\nignore = ["FX20x"]\n')
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "FX101" in done.stdout and "no rule begins with 'fx101'" in done.stderr, done.stderr
+    (tmp_path / "fxlens.toml").write_text("[severity\n")
+    (tmp_path / "other.py").write_text(BROKEN)
+    done = subprocess.run([*command, "other.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and done.stderr.count("fxlens.toml: ") == 1, done.stderr
+    report(tries=6, outcome="said; all rules count")
 
 
 SHADOW = "import pathlib\npathlib.Path({mark!r}).touch()\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fxlens.index.index import Index
 from lsp_client import Client
 
 MODEL = """\
@@ -37,3 +38,48 @@ def wait_for(client: Client, uri: str, codes: list[str]) -> None:
     """Until the problems are these; what was on its way before may come first."""
     while [each.get("code") for each in client.diagnostics(uri)] != codes:
         continue
+
+
+def test_a_folder_that_is_gone_or_comes_back_traces_what_imports_from_it_again(shared: Client, folder: Path):
+    """Of what is in it, a client may tell nothing: VS Code does not, of a folder that is deleted or moved."""
+    package = folder / "kit"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "extras.py").write_text("def act(x):\n    return x * len(x)\n")
+    net = folder / "net.py"
+    net.write_text(MODEL.replace("from . import", "from kit import"))
+    other = folder / "kit.py"
+    with shared.lent(deadline=60) as client:
+        uri = client.open(net)
+        wait_for(client, uri, ["FX120"])
+        package.rename(folder / "elsewhere")
+        other.write_text("class extras:\n    act = abs\n")
+        client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": package.as_uri(), "type": 3}]})
+        wait_for(client, uri, [])
+        other.unlink()
+        (folder / "elsewhere").rename(package)
+        client.notify(
+            "workspace/didChangeWatchedFiles",
+            {"changes": [{"uri": other.as_uri(), "type": 3}, {"uri": package.as_uri(), "type": 1}]},
+        )
+        wait_for(client, uri, ["FX120"])
+
+
+def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_path: Path):
+    package, elsewhere = tmp_path / "kit", tmp_path / "elsewhere"
+    package.mkdir()
+    (package / "net.py").write_text("from torch import nn\nclass Net(nn.Module):\n    pass\n")
+    (package / "net.yaml").write_text("width: 3\n")
+    index = Index(str(tmp_path))
+    index.build()
+    assert index.classes(str(package / "net.py")) == ["Net"]
+    package.rename(elsewhere)
+    for each in (package, elsewhere, tmp_path / "never"):
+        index.update(str(each))
+    assert index.classes(str(package / "net.py")) == [] and index.classes(str(elsewhere / "net.py")) == ["Net"]
+    assert index.workspace.configuration_files == {str(elsewhere / "net.yaml")}
+    foreign = tmp_path / "node_modules"
+    elsewhere.rename(foreign)
+    index.update(str(elsewhere))
+    index.update(str(foreign))
+    assert not index.workspace.facts and not index.workspace.configuration_files

@@ -19,7 +19,7 @@ from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
-from fxlib.diagnosis.engine.trees import function_tree, span_of
+from fxlib.diagnosis.engine.trees import function_tree, head_of, span_of
 from fxlib.interop import torch_side
 from fxlib.ir.span import is_hidden
 
@@ -99,7 +99,8 @@ def hooked(run: Run, probe: Probe, value: Any) -> None:
 
 
 def lost_hooks(search: Search) -> None:
-    """FX233: hooks of the root, which a trace does not call, and of a layer that is one node, from forward."""
+    """FX233: hooks and a `__call__` of the root, which a trace does not call, and hooks that forward puts on a layer
+    that is one node."""
     run, root = search.best, search.subject.root
     if isinstance(root, nn.Module):
         for hook in (*root._forward_pre_hooks.values(), *root._forward_hooks.values()):
@@ -107,6 +108,12 @@ def lost_hooks(search: Search) -> None:
             says = f"The hook `{name}` of the module is not part of the graph, which is traced from forward alone"
             run.add("FX233", _registered(root) or search.root_class(), says)
             break
+        code = getattr(type(root).__call__, "__code__", None)
+        if code is not None and not is_hidden(code.co_filename):
+            head = head_of(code)
+            place = Place(head, None, None, (head,)) if head else search.root_class()
+            says = "`__call__` of the class is not part of the graph, which is traced from forward alone"
+            run.add("FX233", place, says)
     calls = {str(node.target): node for node in run.nodes if node.op == "call_module"} if run.notes.hooks else {}
     for target, node in calls.items():
         holder, path = run.tracer.holder(target)

@@ -32,17 +32,32 @@ _NAMES = frozenset(
         *_CLOCKS, *(f"{name}_ns" for name in _CLOCKS), "ctime", "asctime", "strftime", "now", "today", "utcnow",
         "uuid1", "uuid4", "urandom", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
         "id", "next", "stack", "currentframe", "_getframe", "is_fx_tracing",
+        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled",
     }
 )  # fmt: skip
 _HOMES = frozenset(
-    {"time", "datetime", "uuid", "posix", "nt", "secrets", "builtins", "inspect", "sys", "torch.fx._symbolic_trace"}
+    {
+        "time",
+        "datetime",
+        "uuid",
+        "posix",
+        "nt",
+        "secrets",
+        "builtins",
+        "inspect",
+        "sys",
+        "torch.fx._symbolic_trace",
+        "torch",
+        "torch._C",
+    }
 )
 
 
 def _look_call(node: ast.Call, found: Found) -> None:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-    if name in _NAMES and getattr(getattr(function, "value", None), "id", None) != "torch":
+    of_torch = getattr(getattr(function, "value", None), "id", None) == "torch"
+    if name in _NAMES and (not of_torch or name.startswith("is_")):
         found.append(("moment", node))
     found.extend(("moment", each.value) for each in node.keywords if getattr(each.value, "id", None) == "id")
 

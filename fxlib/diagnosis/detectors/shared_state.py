@@ -80,8 +80,8 @@ def _targets(node: Any) -> list[Any]:
 def _is_of(target: Any, change: SharedChange) -> bool:
     """Whether a target is the state, or in it."""
     while isinstance(target, (ast.Subscript, ast.Attribute)):
-        if isinstance(target, ast.Attribute) and target.attr == change.name and change.owner is not None:
-            return True
+        if isinstance(target, ast.Attribute) and target.attr == change.name:
+            return change.owner is not None or getattr(target.value, "id", "self") != "self"
         target = target.value
     return isinstance(target, ast.Name) and target.id == change.name
 

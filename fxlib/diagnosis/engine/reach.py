@@ -36,6 +36,9 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
         for module in _traced_modules(root, is_leaf):
             add(inspect.getattr_static(type(module), "forward", None), type(module))
             helpers.extend(_helper_types(module))
+            for name, value in vars(module).items():
+                if name not in _OWN:
+                    add(value, None)
     else:
         add(root, None)
     while todo:

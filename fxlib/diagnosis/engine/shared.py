@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import copy
+import os
+import threading
 from collections.abc import Iterable, Iterator
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from fxlib.diagnosis.engine.reach import is_users, names_in
@@ -21,6 +23,7 @@ _CONTAINERS = (
     collections.Counter,
     collections.deque,
 )
+_PLAIN = (SimpleNamespace, threading.local)
 _NESTED = 100
 """Containers with more items are not searched for further ones."""
 _ABSENT = object()
@@ -78,6 +81,8 @@ class Shared:
                 self._keep(space, name, space[name])
                 if isinstance(space[name], ModuleType) and is_users(space[name]):
                     modules.append(vars(space[name]))
+                elif space[name] is os and "environ" in names:
+                    self._keep(vars(os), "environ", os.environ)
         for module in modules:
             for name in names:
                 if name in module:
@@ -104,7 +109,9 @@ class Shared:
             self._keep_class(value)
         elif type(value) in _CONTAINERS:
             self._keep_content(name, None, value)
-        elif not isinstance(value, (FunctionType, ModuleType)) and is_users(type(value)):
+        elif value is os.environ:
+            self._keep_content(name, None, vars(value)["_data"])
+        elif isinstance(value, _PLAIN) or (not isinstance(value, (FunctionType, ModuleType)) and is_users(type(value))):
             self._keep_content(name, None, getattr(value, "__dict__", None))
 
     def _keep_content(self, name: str, owner: type | None, value: Any, depth: int = 2) -> None:

@@ -40,7 +40,8 @@ class Change(NamedTuple):
 class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of what ``functions`` keep elsewhere.
 
-    Leaves do not run while tracing; of them only the buffers are kept, which a forward above may write to.
+    Leaves do not run while tracing; of them only the buffers and attributes are kept, which a forward above may
+    write to.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Snapshot:
         for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
             self._keep_buffers(path, module)
             if module is not root and is_leaf(module, path):
+                self._modules.append((path, module, dict(module.__dict__), {}))
                 continue
             classes.update(dict.fromkeys(type(module).__mro__))
             held = {name: module.__dict__.get(name) for name in _TABLES}

@@ -78,13 +78,8 @@ class Subject:
     def definition(self) -> Place | None:
         """The line of forward's ``def``."""
         code = self.code
-        tree = trees.function_tree(code) if code is not None else None
-        if code is None or tree is None:
-            return None
-        span = trees.span_of(tree, code.co_filename)
-        end = tree.col_offset + len(f"def {tree.name}")
-        head = span._replace(line=tree.lineno, end_line=tree.lineno, end_column=end)
-        return Place(head, None, None, (head,))
+        head = trees.head_of(code) if code is not None else None
+        return Place(head, None, None, (head,)) if head is not None else None
 
     @property
     def function_name(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fxlib.ir.span import Span
 
-__all__ = ["ancestors", "at_span", "column_of", "function_tree", "nodes_of", "parse", "span_of", "text_of"]
+__all__ = ["ancestors", "at_span", "column_of", "function_tree", "head_of", "nodes_of", "parse", "span_of", "text_of"]
 
 FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -153,6 +153,15 @@ def ancestors(node: ast.AST) -> Iterator[Any]:
 def span_of(node: Any, file: str) -> Span:
     """The span of an expression or statement."""
     return Span(file, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+
+
+def head_of(code: CodeType) -> Span | None:
+    """The span of ``def name`` of a function; None where it has no source."""
+    tree = function_tree(code)
+    if tree is None:
+        return None
+    end = tree.col_offset + len(f"def {tree.name}")
+    return span_of(tree, code.co_filename)._replace(end_line=tree.lineno, end_column=end)
 
 
 def _range(node: Any) -> tuple[int, int, int, int]:

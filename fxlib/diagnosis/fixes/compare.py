@@ -264,7 +264,10 @@ def _is_dataclass(value: Any) -> bool:
 
 
 def _close(left: Any, right: Any) -> tuple[bool, float, str]:
-    """Equality up to rounding of tensors, arrays and numbers; a tensor equals an array or number of the same values."""
+    """Equality up to rounding of tensors, arrays and numbers; a tensor equals an array or number of the same values,
+    but a float is no int: nothing can be indexed with it."""
+    if {type(left), type(right)} == {int, float}:
+        return False, 0.0, f"{right!r} instead of {left!r}"
     if _is_numeric(left) and _is_numeric(right):
         a, b = torch.as_tensor(left), torch.as_tensor(right)
         if a.shape != b.shape:

@@ -124,10 +124,10 @@ class Net(nn.Module):
         "Hook that is not part of the graph",
         "{it} is not part of the graph",
         "warning",
-        """torch.fx traces the forward of a module, not its call: hooks of the traced module itself do not run, and
-what they change is missing in the graph. `torch.nn.utils.spectral_norm(self, ...)` is such a hook. A layer that becomes
-one node keeps its own hooks, but one that forward registers is registered once, while tracing. Hooks of a layer inside
-the traced module are kept, or are recorded with the layer.""",
+        """torch.fx traces the forward of a module, not its call: hooks of the traced module itself do not run, nor does
+a `__call__` of its class, and what they change is missing in the graph. `torch.nn.utils.spectral_norm(self, ...)` is
+such a hook. A layer that becomes one node keeps its own hooks, but one that forward registers is registered once,
+while tracing. Hooks of a layer inside the traced module are kept, or are recorded with the layer.""",
         bad=net(
             "        return x * 2\n",
             init="self.register_forward_pre_hook(lambda module, args: (args[0] * 3,))  # <- here\n",

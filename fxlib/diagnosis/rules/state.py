@@ -14,8 +14,8 @@ add(
 not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
 updated outside of the traced part.
 
-Globals, closures, attributes of classes and of plain objects are reported where a second trace, from what the first one
-has left there, gives another graph: a cache that is filled once is not.""",
+Globals, closures, attributes of classes and of plain objects, and `os.environ` are reported where a second trace,
+from what the first one has left there, gives another graph: a cache that is filled once is not.""",
         fixes=("leaf-module",),
         bad=HEAD
         + """

@@ -96,8 +96,8 @@ constant of the graph: every later call uses the same numbers. `torch.randn_like
 recorded, and the graph draws new numbers in every call.
 
 The same holds for what is another value at each moment: `time.time()`, `uuid.uuid4()`, `id(x)`, the next item of an
-iterator that outlives the call, `inspect.stack()`, and `is_fx_tracing()`, which is True for the trace alone. These are
-reported where another value makes another graph: a time that is only printed is not.""",
+iterator that outlives the call, `inspect.stack()`, `torch.is_grad_enabled()`, and `is_fx_tracing()`, which is True
+for the trace alone. These are reported where another value makes another graph: a time that is only printed is not.""",
         fixes=("randn-like", "lift-random", "wrap"),
         bad=net("        return x + torch.randn(3)  # <- here\n"),
         good=net("        return x + torch.randn_like(x[0])\n"),

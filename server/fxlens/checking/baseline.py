@@ -13,11 +13,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fxlens.record import Finding
-from fxlens.sources.files import read_bytes, write_whole
+from fxlens.sources.files import Changed, read_bytes, write_after
 from fxlens.views import finding_place
 
 from .checker import Checked
@@ -25,6 +26,7 @@ from .files import CannotCheck
 
 NAME = "fxlens-baseline.json"
 _MOST_BYTES = 64 << 20
+_TRIES = 5
 _NEVER = "FX309"  # that nothing could be checked is no property of a project
 
 
@@ -40,18 +42,21 @@ class Baseline:
 
     path: str
     files: dict[str, Counter[Entry]] = field(default_factory=dict)
+    before: bytes | None = field(default=None, compare=False, repr=False)
+    """What the file has, None where there is none."""
 
     @classmethod
     def read(cls, path: str) -> Baseline:
         """Raises CannotCheck where the file is missing or is no baseline."""
         try:
-            found = json.loads(read_bytes(path, _MOST_BYTES).decode("utf-8", "surrogateescape"))["findings"]
+            data = read_bytes(path, _MOST_BYTES)
+            found = json.loads(data.decode("utf-8", "surrogateescape"))["findings"]
             files = {name: Counter(dict(map(_read, entries))) for name, entries in found.items()}
         except OSError as error:
             raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CannotCheck(f"{path} is not a baseline of fxlens check") from None
-        return cls(path, files)
+        return cls(path, files, data)
 
     def apply(self, results: Iterable[Checked], counts: Callable[[str], bool]) -> list[str]:
         """Takes the known findings out of the results; gives a sentence for each entry that no longer occurs.
@@ -86,14 +91,31 @@ class Baseline:
                 self.files[self._name(result.record["path"])] = entries
         return sum(each.total() for each in self.files.values())
 
+    @classmethod
+    def update(cls, path: str, results: Iterable[Checked]) -> int:
+        """Writes the file with what was found now, as `take` does; what another run has written to it meanwhile stays.
+
+        Raises:
+            CannotCheck: the file is no baseline any more, or others go on writing it.
+            OSError: it cannot be written.
+        """
+        results = list(results)
+        for _ in range(_TRIES):
+            known = cls.read(path) if os.path.exists(path) else cls(path)
+            number = known.take(results)
+            with suppress(Changed):
+                known.write()
+                return number
+        raise CannotCheck(f"{path} is being written by others")
+
     def write(self) -> None:
-        """Raises OSError."""
+        """Raises OSError; Changed, where the file is no longer the one that was read."""
         findings = {
             name: [{**entry._asdict(), "count": count} for entry, count in sorted(entries.items())]
             for name, entries in sorted(self.files.items())
         }
         text = json.dumps({"version": 1, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
-        write_whole(os.path.realpath(self.path), text.encode("utf-8", "surrogateescape"))
+        write_after(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")

@@ -11,12 +11,14 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import TextIO
 
+from fxlens import rules
 from fxlens.checking import baseline, statistics, watching
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS, diff
+from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.sources.paths import is_within
@@ -31,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(
-        "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
+        "--select", type=_rules, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
-    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument("--ignore", type=_rules, default=(), metavar="CODES", help="leave these rules out")
     parser.add_argument(
         "--captures",
         type=_captures,
@@ -96,6 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise CannotCheck("--statistics are text or JSON")
         if arguments.output and is_within(arguments.output, files):
             raise CannotCheck(f"{arguments.output} is one of the files to check; --output would replace it")
+        if arguments.output and _is_no_report(arguments.output, known):
+            raise CannotCheck(
+                f"{arguments.output} is a source, a configuration or the baseline; --output would replace it"
+            )
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
@@ -119,6 +125,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
 
 
+def _is_no_report(path: str, known: Baseline | None) -> bool:
+    """Whether a file that is there is one that only a slip would name for a report."""
+    if not os.path.exists(path):
+        return False
+    named = path.endswith((".py", ".ipynb")) or is_configuration(path)
+    return named or (known is not None and is_within(path, [known.path]))
+
+
 def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Baseline | None) -> int:
     """Writes what was found, each result before the next one is waited for where no baseline wants them all; gives the
     exit status.  Raises OSError where that cannot be written."""
@@ -137,8 +151,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     if known is not None:
         results = list(noted())
         if arguments.write_baseline and not not_run:
-            number = known.take(results)
-            known.write()
+            number = Baseline.update(known.path, results)
             print(f"fxlens: {number} finding{'' if number == 1 else 's'} in {known.path}", file=sys.stderr)
             return 0
         counted = Selection(arguments.select, arguments.ignore)
@@ -257,3 +270,10 @@ def _captures(text: str) -> tuple[str, ...]:
 
 def _codes(text: str) -> tuple[str, ...]:
     return tuple(code.strip() for code in text.split(",") if code.strip())
+
+
+def _rules(text: str) -> tuple[str, ...]:
+    named = _codes(text)
+    if unknown := rules.unknown(named):
+        raise argparse.ArgumentTypeError(f"no rule begins with {unknown[0]!r}; rules are called FX101 or the like")
+    return named

@@ -31,7 +31,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0
         help=f"time limit for each step (default {deadline:.0f})",
     )
     group.add_argument(
-        "--memory", type=int, default=Settings().memory, metavar="MIB", help="memory limit (default %(default)s MiB)"
+        "--memory", type=count, default=Settings().memory, metavar="MIB", help="memory limit (default %(default)s MiB)"
     )
     group.add_argument(
         "--worker", choices=("auto", "fork", "spawn"), default="auto", help="how processes are started (default auto)"

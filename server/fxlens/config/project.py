@@ -29,6 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fxlens import rules
+
 from .settings import CAPTURES, SEVERITIES
 
 if sys.version_info >= (3, 11):
@@ -114,11 +116,15 @@ class Project:
         severity = {code: grade for code, grade in graded.items() if grade in SEVERITIES}
         if len(severity) < len(graded):
             problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
+        select, ignore = take("select", list, []), take("ignore", list, [])
+        for name, codes in (("select", select), ("ignore", ignore), ("severity", severity)):
+            if misspelt := rules.unknown(codes):
+                problems.append(f"{path}: {name}: no rule begins with {misspelt[0]!r}")
         return cls(
             root=root,
             scope=scope,
-            select=tuple(take("select", list, [])),
-            ignore=tuple(take("ignore", list, [])),
+            select=tuple(each for each in select if not rules.unknown([each])),
+            ignore=tuple(ignore),
             severity=severity,
             leaf_modules=tuple(take("leaf-modules", list, [])),
             tracer=_tracer(path, table, problems),

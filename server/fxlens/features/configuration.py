@@ -95,8 +95,10 @@ async def _watch_files(ls: FxLensServer) -> None:
     if not (watched and watched.dynamic_registration):
         return
     patterns = ("**/*.{py,ipynb,yaml,yml,json}", "**/pyproject.toml", "**/fxlens*.toml")
+    # Of a folder that is deleted or moved, VS Code tells nothing but that.
+    folders = types.FileSystemWatcher(glob_pattern="**/*", kind=types.WatchKind.Create | types.WatchKind.Delete)
     options = types.DidChangeWatchedFilesRegistrationOptions(
-        watchers=[types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns]
+        watchers=[*(types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns), folders]
     )
     registration = types.Registration(
         id="fxlens-files", method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES, register_options=options

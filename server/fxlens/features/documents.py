@@ -20,6 +20,7 @@ from .folders import folder_of, path_of
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
+_READ = (".py", ".ipynb", ".md", ".yaml", ".yml", ".json", ".toml")
 _AT_ONCE = 0.02
 """Seconds of work on changes of files until requests come in between."""
 
@@ -74,9 +75,17 @@ def register(server: FxLensServer) -> None:
                 await asyncio.sleep(0)
                 began = time.monotonic()
             path = path_of(change.uri)
-            opened = path and ls.session.opened_configuration(path) is not None
-            if path and not opened and ls.session.document_at(path) is None:
+            if path is None or not _counts(path):
+                continue
+            opened = ls.session.opened_configuration(path) is not None
+            if not opened and ls.session.document_at(path) is None:
                 ls.session.changed_on_disk(path)
+
+
+def _counts(path: str) -> bool:
+    """Whether a change on disk may be one of what we read, or of a folder of it, which may be gone."""
+    suffix = os.path.splitext(path)[1]
+    return suffix in _READ or not suffix or os.path.isdir(path)
 
 
 async def closed_in(ls: FxLensServer, uri: str) -> None:

@@ -90,9 +90,22 @@ class Index:
         return Built(count, known, time.perf_counter() - started)
 
     def update(self, path: str, text: str | None = None) -> None:
-        """A file has changed, has come or has gone.  ``text`` is what an editor shows; None: what is on disk counts
-        (again)."""
+        """A file or a folder has changed, has come or has gone.  ``text`` is what an editor shows; None: what is on
+        disk counts (again)."""
         path = os.path.abspath(path)
+        if text is None and not path.endswith(files.PYTHON + files.CONFIGURATION):
+            inside = os.path.join(path, "")
+            if not files.belongs(f"{inside}any.py", self.root, self.exclude):
+                return
+            known = {
+                each for each in [*self.workspace.facts, *self.workspace.configuration_files] if each.startswith(inside)
+            }
+            if not known and not os.path.isdir(path):
+                return
+            for each in sorted(known.union(entry.path for entry in files.walk(path, self.exclude))):
+                if each not in self.workspace.overlays:
+                    self.update(each)
+            return
         if not files.belongs(path, self.root, self.exclude):
             return
         if text is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from fxlens.ipc import processes, temporary
 from fxlens.sources import recorded as examples
-from fxlens.sources.files import Changed, read_bytes, read_source, write_source, write_whole
+from fxlens.sources.files import Changed, read_bytes, read_source, write_after, write_source
 from fxlens.sources.notebook import is_notebook, python_of
 
 from . import agent
@@ -131,25 +131,21 @@ def save(path: str, found: examples.Examples, folder: str) -> list[str]:
     """
     try:
         for _ in range(_TRIES):
+            before = read_source(path) if os.path.exists(path) else None
             kept, notes = examples.without_outdated(read(path), folder)
             with contextlib.suppress(Changed):
-                _write(path, examples.write(examples.merged(kept, found)))
+                text = examples.write(examples.merged(kept, found))
+                if before is None:
+                    write_after(path, None, text.encode())
+                else:
+                    write_source(path, before, text)
                 return notes
         raise OSError(f"{path} is being written by others")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError) as error:
         handle, other = tempfile.mkstemp(prefix="fxlens.examples-", suffix=".toml")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(examples.write(found))
         raise ValueError(f"{error}. What was recorded is in {other}") from error
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        before = read_source(path)
-    except FileNotFoundError:
-        write_whole(os.path.realpath(path), text.encode())
-        return
-    write_source(path, before, text)
 
 
 def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:

@@ -122,6 +122,43 @@ def write_source(path: str, before: str, text: str) -> None:
         raise
 
 
+def write_after(path: str, before: bytes | None, data: bytes) -> None:
+    """Replaces what a file of our own had, or makes it where that is None and there was none.
+
+    Raises:
+        Changed: somebody else has written or made it meanwhile.
+        OSError: it cannot be read or written.
+    """
+    path = os.path.realpath(path)
+    write_whole(made := f"{path}.{os.getpid()}.made", data)
+    try:
+        if before is not None and _bytes(path, len(before)) != before:
+            raise Changed(path)
+        if before is not None or not _linked(made, path):
+            os.replace(made, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+def _linked(made: str, path: str) -> bool:
+    """Gives a file a second name that nothing has yet; False where the disk has no links."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        raise Changed(path) from None
+    except OSError:
+        return False
+    return True
+
+
+def _bytes(path: str, most: int) -> bytes | None:
+    try:
+        return read_bytes(path, most)
+    except OSError:  # gone, or larger
+        return None
+
+
 def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
     """Makes or replaces a file at once: where the disk is full, what was there stays.
 

@@ -29,7 +29,7 @@ from fxlens.overlays import (
 from fxlens.record import Finding, Fix, Record, finding
 from fxlens.sources import from_tests, known
 from fxlens.sources.notebook import module_path
-from fxlens.sources.paths import key
+from fxlens.sources.paths import is_within, key
 from fxlens.views.coverage import unjudged
 
 from .document import FATAL, Document, is_library, read, said_left_alone
@@ -92,8 +92,8 @@ class Refreshing:
                 other.changed_meanwhile.add(path)
 
     def _concerns(self, path: str, record: Record) -> bool:
-        """Whether a record is out of date once this file has changed."""
-        if any(key(file) == key(path) for file in record["files"]):
+        """Whether a record is out of date once this file, or all in this folder, has changed."""
+        if any(is_within(file, [path]) for file in record["files"]):
             return True
         # A test that is new has not been read yet, and may say how a model is called.
         return from_tests.mentions(path, record["asked"], self._files.text_of)

@@ -6,6 +6,7 @@ torch.fx traces each of these models without a word and the traced module comput
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ import fxlib
 from .snippets import diagnose, load
 
 HEAD = """\
-import collections, copy, datetime, functools, inspect, itertools, sys, time, uuid
+import collections, copy, datetime, functools, inspect, itertools, os, sys, threading, time, types, uuid
 import torch
 from torch import nn
 from torch.fx._symbolic_trace import is_fx_tracing
@@ -27,6 +28,9 @@ QUEUE = collections.deque()
 COUNT = itertools.count()
 TOTAL = 0
 CACHE = {}
+SPACE = types.SimpleNamespace(n=0)
+LOCAL = threading.local()
+LOCAL.n = 0
 
 
 class Store:
@@ -65,6 +69,8 @@ class Net(nn.Module):
         super().__init__()
         self.l = nn.Linear(3, 3)
         self.items = itertools.count()
+        self.l.count = 0
+        self.scale = counting()
 
     def forward(self, x):
 """
@@ -82,6 +88,14 @@ STATE = {
     "an object": ("STORE.n += 1\nreturn x * STORE.n", "STORE.n"),
     "a function's default": ("return helper(x)", "seen"),
     "a closure": ("return scale(x)", "n"),
+    "a closure that is an attribute": ("return self.scale(x)", "n"),
+    "an attribute of a leaf": ("self.l.count += 1\nreturn x * self.l.count", "self.l.count"),
+    "a namespace": ("SPACE.n += 1\nreturn x * SPACE.n", "SPACE.n"),
+    "what a thread has": ("LOCAL.n += 1\nreturn x * LOCAL.n", "LOCAL.n"),
+    "the environment": (
+        "os.environ['N'] = str(int(os.environ.get('N', 0)) + 1)\nreturn x * int(os.environ['N'])",
+        "os.environ['N']",
+    ),
 }
 MOMENTS = {
     "the time": ("return x * (⟦time.time()⟧ % 100)",),
@@ -95,6 +109,7 @@ MOMENTS = {
     "the module's iterator": ("return x * ⟦next(self.items)⟧",),
     "the stack": ("return x * len(⟦inspect.stack()⟧)",),
     "a frame": ("return x * 2 if ⟦sys._getframe(1)⟧.f_code.co_name == '_call_impl' else x",),
+    "whether gradients are wanted": ("return x * 2 if ⟦torch.is_grad_enabled()⟧ else x",),
     "whether it is traced": ("return x * 2 if ⟦is_fx_tracing()⟧ else x",),
     "beside a random number": ("x = x + ⟦torch.rand(3)⟧\nreturn x * (⟦time.time()⟧ % 100)",),
 }
@@ -103,6 +118,8 @@ HARMLESS = {
     "a cache filled once": "if 3 not in CACHE:\n    CACHE[3] = torch.ones(3)\nreturn x * CACHE[3]",
     "a count that nobody reads": "G['n'] += 1\nreturn x * 2",
     "a warning given once": "global TOTAL\nif not TOTAL:\n    TOTAL = 1\n    print('once')\nreturn x * 2",
+    "gradients that make no difference": "return x * 2 if torch.is_grad_enabled() else x * 2",
+    "an environment that is read": "return x * int(os.environ.get('NONE', 2))",
     "memory by id": "seen = {id(x): 2}\nreturn x * seen[id(x)]",
     "a local iterator": "it = iter([2, 3])\nreturn x * next(it)",
     "the first parameter": "return x.to(next(self.parameters()).dtype)",
@@ -167,6 +184,7 @@ def test_a_diagnosis_puts_everything_back(tmp_path):
     fxlib.diagnose(module.Net(), torch.randn(2, 3))
     assert module.G == {"n": 0, "deep": {"n": 0}} and module.L == [] and not module.QUEUE and module.TOTAL == 0
     assert not hasattr(module, "NEW") and module.Net.m == module.Store.total == module.STORE.n == 0
+    assert module.SPACE.n == module.LOCAL.n == 0 and "N" not in os.environ
     assert module.helper.__defaults__ == ([],) and module.scale.__closure__[0].cell_contents == 0
 
 
@@ -193,6 +211,16 @@ def test_hooks_of_the_root(call, tmp_path):
     )
     report = diagnose(text, tmp_path)
     assert [(each.code, _at(text, each)) for each in report.findings] == [("FX233", call)]
+
+
+def test_a_call_of_the_root_that_is_its_own(tmp_path):
+    own = "    def __call__(self, x):\n        return super().__call__(x) * 3\n\n"
+    text = _net("return self.l(x)").replace("    def forward", f"{own}    def forward")
+    report = diagnose(text, tmp_path)
+    assert [(each.code, _at(text, each)) for each in report.findings] == [("FX233", "def __call__")]
+    inside = f"{text}\n\nclass Outer(nn.Sequential):\n    pass\n"
+    module = load(inside, tmp_path)
+    assert fxlib.diagnose(module.Outer(module.Net()), torch.randn(2, 3)).findings == []
 
 
 @pytest.mark.parametrize("call", ["copy.deepcopy(x)", "copy.deepcopy([x])[0]"])
@@ -229,7 +257,7 @@ def test_torch_fx_is_wrong_about_each(tmp_path):
         body.replace("⟦", "").replace("⟧", "") for (body,) in MOMENTS.values()
     ]
     for body in cases:
-        if "id" in body.replace("uuid", "") or ".second" in body or "stack" in body:
+        if "id" in body.replace("uuid", "") or "grad" in body or ".second" in body or "stack" in body:
             continue  # the same by chance
         module = load(_net(body), tmp_path)
         model = module.Net()

@@ -124,6 +124,28 @@ def test_what_changes_eager_is_dropped(tmp_path):
     assert "if-to-where" not in settled(checker_for(tmp_path, net(body)), "FX101")
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("k = int((2 - x.shape[1]) / 2)\nreturn nn.functional.pad(x, (k, 0))\n", False),
+        ("d = 2 - x.shape[1]\nk = int(d / 2)\nreturn nn.functional.pad(x, (k, 0))\n", False),
+        ("_, d = 1, -x.shape[1]\nreturn nn.functional.pad(x, (int(d / 4), 0))\n", False),
+        ("k = int(abs(2 - x.shape[-1]) / 2)\nreturn nn.functional.pad(x, (k, 0))\n", True),
+        ("h, w = x.shape[-2:]\nreturn nn.functional.pad(x, (int(w / 2), 0))\n", True),
+    ],
+)
+def test_a_division_that_rounds_another_way_below_zero_is_not_preferred(tmp_path, body, expected):
+    # The sizes that a proof tries may all be even.
+    offered = settled(checker_for(tmp_path, net(body), "torch.ones(4, 4)"), "FX130")
+    assert offered["floor-div"].preferred == expected
+    assert expected or offered["wrap-conversion"].preferred
+
+
+def test_a_float_in_place_of_an_int_is_no_fix(tmp_path):
+    offered = settled(checker_for(tmp_path, net("return x * 2, int(x.shape[0] / 2.5)\n")), "FX130")
+    assert "floor-div" not in offered and offered["wrap-conversion"].preferred
+
+
 def test_a_change_that_callers_notice_is_not_preferred(tmp_path):
     offered = settled(checker_for(tmp_path, net("x[:, 0] = 1.0\nreturn x * 2\n")), "FX150")
     assert offered["setitem-wrapped"].preferred

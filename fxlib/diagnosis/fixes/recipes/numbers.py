@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
+
+_NEGATIVE = "below 0 the result is another one: int() rounds towards 0, // downwards"
 
 
 @recipe("floor-div")
@@ -18,16 +21,54 @@ def floor_div(site: Site) -> list[Draft]:
             continue
         argument = call.args[0]
         if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
+            if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in ast.walk(argument)):
+                continue  # // of a float gives a float
             left, right = site.operand(argument.left), _whole(site, argument.right)
             ceiling = name == "math.ceil"
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
-            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True)]
+            truncates = isinstance(argument.op, ast.Div) and name in ("int", "math.trunc")
+            hazard = _NEGATIVE if truncates and _may_be_negative(site, argument) else None
+            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True, hazard=hazard)]
         if name == "int" and _is_size(argument):
             edit = site.source.replace(call, site.text(argument))
             return [Draft("Drop int(): a size is an int already", [edit], first=True)]
     return []
+
+
+def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether an expression of sizes may be below 0: something is subtracted in it, or where a name in it gets its
+    value."""
+    if (isinstance(node, ast.expr) and _is_size(node)) or isinstance(node, ast.Attribute):
+        return False
+    if isinstance(node, ast.Call) and site.call_name(node) in ("abs", "len"):
+        return False
+    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Sub):
+        return True
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return True
+    if isinstance(node, ast.Subscript):
+        return _may_be_negative(site, node.value, seen)
+    if isinstance(node, ast.Name):
+        if node.id in seen or site.function is None:
+            return False
+        values = _values_of(site.function, node.id)
+        return any(_may_be_negative(site, value, seen | {node.id}) for value in values)
+    return any(_may_be_negative(site, child, seen) for child in ast.iter_child_nodes(node))
+
+
+def _values_of(function: ast.AST, name: str) -> Iterator[ast.AST]:
+    """What a function binds a name to."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and getattr(node.target, "id", None) == name:
+            yield node
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.For | ast.comprehension):
+            value = node.iter if isinstance(node, ast.For | ast.comprehension) else node.value
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                parts = [target, *getattr(target, "elts", ())]
+                if value is not None and any(getattr(part, "id", None) == name for part in parts):
+                    yield value
 
 
 def _whole(site: Site, node: ast.expr) -> str:
