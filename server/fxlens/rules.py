@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fxlens.record import Severity
 
-__all__ = ["Rule", "find", "page", "text", "title"]
+__all__ = ["Rule", "find", "page", "text", "title", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ def find(code: str) -> Rule:
         KeyError: there is none.
     """
     return Rule(**_table()["rules"][code])
+
+
+def unknown(codes: Iterable[str]) -> list[str]:
+    """Those that are neither a code nor the beginning of one."""
+    return [each for each in codes if not any(code.startswith(each) for code in _table()["rules"])]
 
 
 def title(code: str) -> str:

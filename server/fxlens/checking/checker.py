@@ -311,6 +311,8 @@ async def check_file(
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts(_names(record)))
+    for each in project.problems:
+        record = with_note(record, each)
     if notebook is not None:
         record = notebook.of_cells({**record, "findings": [*record["findings"], *notebook.problems(absolute)]})
     shown = selection.apply(findings(record), chosen, text, absolute)

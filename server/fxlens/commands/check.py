@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import TextIO
 
+from fxlens import rules
 from fxlens.checking import baseline, statistics, watching
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
@@ -31,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="output format (default text)")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of standard output")
     parser.add_argument(
-        "--select", type=_codes, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
+        "--select", type=_rules, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
-    parser.add_argument("--ignore", type=_codes, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument("--ignore", type=_rules, default=(), metavar="CODES", help="leave these rules out")
     parser.add_argument(
         "--captures",
         type=_captures,
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-baseline",
         action="store_true",
-        help=f"make what is found now the baseline (default {baseline.NAME})",
+        help=f"make what is found now the baseline, in the file of --baseline (default {baseline.NAME})",
     )
     parser.add_argument("--statistics", action="store_true", help="only how often each code was found")
     fixing = parser.add_mutually_exclusive_group()
@@ -123,12 +124,13 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     """Writes what was found, each result before the next one is waited for where no baseline wants them all; gives the
     exit status.  Raises OSError where that cannot be written."""
     failed = not_run = False
+    said: set[str] = set()
 
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
         nonlocal failed, not_run
         for result in results:
             not_run = not_run or result.not_checked
-            _say_beside(result, arguments.fix)
+            _say_beside(result, arguments.fix, said)
             yield result
             failed = failed or result.failed
             if out is not None:
@@ -162,10 +164,12 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     return 2 if not_run else 1 if failed else 0
 
 
-def _say_beside(result: Checked, fixing: bool) -> None:
-    """What standard error gets of a file."""
+def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
+    """What standard error gets of a file, but what it was ``said`` of another one, such as of their configuration."""
     for note in result.record["notes"]:
-        print(f"fxlens: {note}", file=sys.stderr)
+        if note not in said:
+            print(f"fxlens: {note}", file=sys.stderr)
+            said.add(note)
     for fix in result.fixed.applied if fixing else ():
         changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
         print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
@@ -252,6 +256,13 @@ def _captures(text: str) -> tuple[str, ...]:
     named = _codes(text)
     if unknown := [each for each in named if each not in CAPTURES]:
         raise argparse.ArgumentTypeError(f"there is no capture {unknown[0]!r}; there are {', '.join(CAPTURES)}")
+    return named
+
+
+def _rules(text: str) -> tuple[str, ...]:
+    named = _codes(text)
+    if unknown := rules.unknown(named):
+        raise argparse.ArgumentTypeError(f"no rule has the code {unknown[0]!r}, nor begins with it")
     return named
 
 

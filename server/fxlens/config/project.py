@@ -36,6 +36,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from fxlens import rules
 from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_named, is_within, key
@@ -114,11 +115,14 @@ class Project:
         severity = {code: grade for code, grade in graded.items() if grade in SEVERITIES}
         if len(severity) < len(graded):
             problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
+        select, ignore = take("select", list, []), take("ignore", list, [])
+        if unknown := rules.unknown([*select, *ignore, *graded]):
+            problems.append(f"{path}: no rule has the code {', '.join(unknown)}, nor begins with it")
         return cls(
             root=root,
             scope=scope,
-            select=tuple(take("select", list, [])),
-            ignore=tuple(take("ignore", list, [])),
+            select=tuple(select),
+            ignore=tuple(ignore),
             severity=severity,
             leaf_modules=tuple(take("leaf-modules", list, [])),
             tracer=_tracer(path, table, problems),
