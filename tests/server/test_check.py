@@ -193,6 +193,7 @@ def test_exit_status(project: Path):
     assert fxlens("check", "missing.py", cwd=project).returncode == 2
     done = fxlens("check", "clean.py", "--python", "/no/such/python", cwd=project)
     assert done.returncode == 2 and "cannot be started" in done.stdout
+    assert "fxlens: --python PATH names the interpreter that has torch" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,10 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
 def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
     """What standard error gets of a file, but what it was ``said`` of another one, such as of their configuration."""
-    for note in result.record["notes"]:
+    notes = [*result.record["notes"]]
+    if any(each["code"] == "FX309" for each in result.findings):
+        notes.append("--python PATH names the interpreter that has torch and what the models need")
+    for note in notes:
         if note not in said:
             print(f"fxlens: {note}", file=sys.stderr)
             said.add(note)
