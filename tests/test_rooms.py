@@ -126,7 +126,7 @@ SERVER_BELOW = {
     "record": (),
     "answers": ("record", "sources"),
     "sources": ("record",),
-    "config": ("record", "sources", "ipc", "rules"),
+    "config": ("record", "rules", "sources", "ipc"),
     "index": ("sources",),
     "recording": ("sources", "ipc"),
     "ipc": (),

@@ -79,6 +79,10 @@ def judge_shapes(
     except TypeError as error:
         return Verdict("shapes", "unknown", str(error))
     verdict.findings = shapes.findings
+    verdict.dimensions = {
+        (each.name, each.dim): "free" if each in shapes.free else "pinned" if each in shapes.pinned else "fixed"
+        for each in shapes.inputs.dimensions()
+    }
     if shapes.error is not None:
         verdict.outcome, verdict.reason = "unknown", f"The model cannot be exported: {shapes.error}"
     elif shapes.pinned:

@@ -43,7 +43,8 @@ class Verdict:
     not) or ``"unknown"``, and ``reason`` says why in the last three cases. ``fullgraph``: whether
     ``torch.compile(fullgraph=True)`` takes it. ``breaks`` is their number as ``TORCH_LOGS=graph_breaks`` counts them:
     by place. ``complete``: all that eager runs was looked at, also what comes after the failures and breaks.
-    ``seconds`` is the time that it took.
+    ``seconds`` is the time that it took. ``dimensions``, of ``"shapes"``: what became of each dimension of the inputs,
+    by the name of its tensor and its number: ``"free"``, ``"pinned"``, or ``"fixed"`` where the model takes one size.
     """
 
     capture: str
@@ -56,6 +57,7 @@ class Verdict:
     complete: bool = False
     seconds: float = 0.0
     replaced: Any = field(default=None, repr=False, compare=False)
+    dimensions: dict[tuple[str, int], str] = field(default_factory=dict, repr=False)
 
     @property
     def text(self) -> str:

@@ -11,6 +11,7 @@ import errno
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from . import __version__
 from .host import orphans
@@ -33,11 +34,16 @@ COMMANDS = {
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong, and not how all of it is used."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says what it takes\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="fxlens", description="Can this PyTorch model be captured as a graph, and what is the graph?"
-    )
+    parser = _Parser(prog="fxlens", description="Can this PyTorch model be captured as a graph, and what is the graph?")
     parser.add_argument("--version", action="version", version=f"fxlens {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -46,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Only the command that runs is imported: `serve` must start fast, `check` needs no LSP.
         if name in given:
             importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
-    parsed = parser.parse_args(given)
+    parsed, unexpected = parser.parse_known_args(given)
+    if unexpected:
+        commands.choices[parsed.command].error(f"{' '.join(unexpected)} is not expected here")
     orphans.adopt()
     try:
         with plain_streams():

@@ -193,6 +193,44 @@ def test_exit_status(project: Path):
     assert fxlens("check", "missing.py", cwd=project).returncode == 2
     done = fxlens("check", "clean.py", "--python", "/no/such/python", cwd=project)
     assert done.returncode == 2 and "cannot be started" in done.stdout
+    assert "fxlens: --python PATH names the interpreter that has torch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--write-baseline", "my.json"], "my.json is not expected here"),
+        (["--slect", "FX1"], "--slect FX1 is not expected here"),
+        (["--select", "FX1,fx2"], "argument --select: no rule has the code 'fx2', nor begins with it"),
+        (["--ignore", "FX9"], "argument --ignore: no rule has the code 'FX9', nor begins with it"),
+        (["--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(project: Path, wrong: list[str], said: str):
+    """A code that no rule has would otherwise pass for a file without findings."""
+    done = fxlens("check", "broken.py", *wrong, cwd=project)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"fxlens check: {said}; fxlens check --help says what it takes\n"
+
+
+def test_a_code_of_no_rule_in_the_configuration_is_said(tmp_path: Path):
+    (tmp_path / "fxlens.toml").write_text('select = ["FX9", "FX1"]\nignore = ["FX120"]\n[severity]\nfx2 = "off"\n')
+    for name in ("net.py", "other.py"):
+        (tmp_path / name).write_text(BROKEN, encoding="utf-8")
+    done = fxlens("check", "net.py", "other.py", "--quick", cwd=tmp_path)
+    for said in ("select: no rule has the code FX9", "severity: no rule has the code fx2"):
+        assert done.stderr.count(f"fxlens.toml: {said}, nor begins with it\n") == 1
+    assert done.returncode == 1 and "FX101" in done.stdout
+
+
+def test_a_configuration_that_cannot_be_read_is_said(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text('[tool.fxlens]\ntracer = 3\nscope = "some"\n')
+    (tmp_path / "net.py").write_text(BROKEN, encoding="utf-8")
+    done = fxlens("check", "net.py", "--quick", cwd=tmp_path)
+    assert "pyproject.toml: tracer must name a class as package.module:Class\n" in done.stderr
+    assert "pyproject.toml: scope must be one of " in done.stderr
+    (tmp_path / "pyproject.toml").write_text("[tool.fxlens\n")
+    assert f"fxlens: {tmp_path}/pyproject.toml: " in fxlens("check", "net.py", "--quick", cwd=tmp_path).stderr
 
 
 def test_select_ignore_and_comments(project: Path, tmp_path: Path):

@@ -46,6 +46,45 @@ class Deep(nn.Module):
     + "".join(f"        if x.sum() > {number}:\n            x = x + {number}\n" for number in range(10))
     + ("        return self.layers(x)\n")
 )
+PARTS = """import torch
+from torch import nn
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, scale=None):
+        # Two lines that make this one
+        # another than that of the call.
+        return torch.bucketize(self.linear(x), x[0])
+"""
+HOLDER = """import torch
+from torch import nn
+
+from parts import Part
+
+
+# fxlens: Holder() <- torch.randn(2, 4)
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def forward(self, x, scale=None):
+        return self.part(x)
+"""
+MANY = "import torch\nfrom torch import nn\n" + "".join(
+    f"""
+
+# fxlens: Kind{number}() <- torch.randn(1, 8, 16, 16)
+class Kind{number}(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > {number} else -x
+"""
+    for number in range(12)
+)
 MARKS = "from pathlib import Path\n\nPath(__file__).with_suffix('.ran').touch()\n" + BROKEN
 
 
@@ -73,6 +112,7 @@ def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True
 
 FIXED = BROKEN.replace("len(x)", "4")
 NET, OWN, LONG = {"file": "net.py"}, {"file": "small.py"}, {"file": "deep.py"}
+HELD = {"file": "holder.py"}
 STUDY = {"file": "study.ipynb"}
 CELLS = [
     ("markdown", "# A study"),
@@ -101,6 +141,13 @@ QUESTIONS = {
     "whole": ("diagnose", {**LONG, "max_bytes": 100_000}),
     "long graph": ("graph", LONG),
     "long diff": ("fix", {**LONG, "max_bytes": 1000}),
+    "many models": ("diagnose", {"file": "many.py"}),
+    "many models, read on": ("diagnose", {"file": "many.py", "start": 1}),
+    "too many models": ("diagnose", {"file": "many.py", "max_bytes": 500}),
+    "graph through a file": ("graph", HELD),
+    "shapes through a file": ("shapes", HELD),
+    "cost through a file": ("cost", HELD),
+    "lowered through a file": ("lower", HELD),
     "of a notebook": ("diagnose", STUDY),
     "of a notebook that is not saved": ("diagnose", {**STUDY, "text": json.dumps({"cells": []})}),
     "of no notebook": ("cost", {**STUDY, "text": "x = 1"}),
@@ -122,7 +169,14 @@ QUESTIONS = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One server, asked everything."""
     folder = tmp_path_factory.mktemp("asked")
-    texts = {"net.py": BROKEN, "small.py": SMALL, "deep.py": DEEP}
+    texts = {
+        "net.py": BROKEN,
+        "small.py": SMALL,
+        "deep.py": DEEP,
+        "many.py": MANY,
+        "parts.py": PARTS,
+        "holder.py": HOLDER,
+    }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     notebook(folder / "study.ipynb", CELLS)
@@ -182,6 +236,30 @@ def test_a_long_answer_is_cut_counted_and_read_on(answers: dict[str, Any]):
     assert answers["read on"]["findings"][0] == whole["findings"][7]
     assert graph["omitted"]["nodes"] > 20 and len(graph["nodes"]) > 5
     assert "ask with max_bytes=" in answers["long diff"]["diff"]
+
+
+def test_many_models_leave_room_for_their_findings(answers: dict[str, Any]):
+    """What does not fit is left out on both sides, and what is read on has no models again."""
+    said, then, least = answers["many models"], answers["many models, read on"], answers["too many models"]
+    shown = len(said["findings"])
+    assert shown >= 2 and len(said["models"]) >= 4 and said["omitted"]["findings"] == 12 - shown
+    assert "models" not in then and len(then["findings"]) > shown and then["findings"][0] == said["findings"][1]
+    assert "findings" not in least and least["omitted"]["findings"] == 12
+
+
+def test_lines_are_those_of_the_file_that_was_asked_about(answers: dict[str, Any]):
+    """A node of a part that another file defines stands at the call that leads there."""
+    linear = next(each for each in answers["graph through a file"]["nodes"] if "call_module" in each)
+    assert linear.endswith(" line 13")
+    rows = answers["shapes through a file"]
+    assert {each["line"] for each in rows["values"] if each["node"] != "x"} == {13}
+    assert rows["inputs"] == ["x: float32[2, 4]", "scale: None"]
+    costs = {each["name"]: each.get("line") for each in answers["cost through a file"]["nodes"]}
+    assert costs["part_linear"] == costs["bucketize"] == 13
+    assert [(each["node"], each["line"]) for each in answers["lowered through a file"]["in_pytorch"]][-1] == (
+        "bucketize",
+        13,
+    )
 
 
 def test_answers_about_a_notebook_are_in_its_cells(answers: dict[str, Any]):

@@ -33,6 +33,11 @@ class Pinned(nn.Module):
         return x.flatten(1) if x.shape[0] == 2 else x
 
 
+class Sized(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 4) * 2
+
+
 class Counting(nn.Module):
     def __init__(self):
         super().__init__()
@@ -54,7 +59,7 @@ class Plain(nn.Module):
 
 TESTS = """import torch
 from fxlens.testing import assert_captures
-from package.nets import Counting, Gate, Optional, Pinned, Plain
+from package.nets import Counting, Gate, Optional, Pinned, Plain, Sized
 
 
 def test_gate():
@@ -103,6 +108,11 @@ def test_dynamic():
     assert_captures(Pinned(), torch.randn(2, 4), dynamic={"x": (0,)}, fx=False)
 
 
+def test_dynamic_in_no_way():
+    assert_captures(Sized(), torch.randn(2, 4), dynamic=True, fx=False)
+    assert_captures(Sized(), torch.randn(2, 4), dynamic={"x": (0,), "y": (1,)}, fx=False)
+
+
 def test_all():
     assert_captures(Plain().eval(), torch.randn(2, 4), export=True, breaks=0, recompiles=0, dynamic=True)
 """
@@ -124,7 +134,7 @@ def test_project():
 def test_given():
     assert_captures(torch.nn.Sequential(Gate()), torch.randn(2, 4), tracer=torch.fx.Tracer, leaf_modules=())
 """
-CAPTURES = {"test_export", "test_breaks", "test_recompiles", "test_dynamic"}
+CAPTURES = {"test_export", "test_breaks", "test_recompiles", "test_dynamic", "test_dynamic_in_no_way"}
 
 
 def run_pytest(folder: Path) -> str:
@@ -166,7 +176,7 @@ def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_pat
 def test_only_what_is_not_captured_fails(printed: str):
     failed = {line.split()[1].partition("::")[2] for line in printed.splitlines() if line.startswith("FAILED")}
     assert failed == {"test_gate", "test_optional", "test_raises_itself", *CAPTURES}
-    assert "7 failed, 4 passed" in printed
+    assert "8 failed, 4 passed" in printed
 
 
 def test_a_failure_shows_every_problem_as_check_does(printed: str):
@@ -197,3 +207,6 @@ def test_failures_of_the_other_captures(printed: str):
     assert "torch.compile: 1 recompilation instead of 0" in said["test_recompiles"]
     assert " FX621 " in said["test_recompiles"] and "buffer" in said["test_recompiles"]
     assert "torch.export holds for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]
+    never = said["test_dynamic_in_no_way"]
+    assert "the model itself takes no other size of dimension 0 of x" in never
+    assert "`dynamic` names dimension 1 of y, which is none of the inputs': dimension 0 of x, dimension 1 of x" in never

@@ -269,7 +269,7 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
     if {type(left), type(right)} == {int, float}:
         return False, 0.0, f"{right!r} instead of {left!r}"
     if _is_numeric(left) and _is_numeric(right):
-        a, b = torch.as_tensor(left), torch.as_tensor(right)
+        a, b = _dense(torch.as_tensor(left)), _dense(torch.as_tensor(right))
         if a.shape != b.shape:
             return False, math.inf, f"shape {tuple(b.shape)} instead of {tuple(a.shape)}"
         if a.dtype != b.dtype and all(map(torch.is_tensor, (left, right))):
@@ -291,6 +291,11 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
     except Exception:
         same = type(left) is type(right)
     return same, 0.0, f"{right!r} instead of {left!r}"
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """torch compares no sparse tensors."""
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 def _is_numeric(value: Any) -> bool:
@@ -326,6 +331,7 @@ def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
 def _same(old: Any, new: Any) -> bool:
     tensors = torch.is_tensor(old), torch.is_tensor(new)
     if all(tensors):
+        old, new = _dense(old), _dense(new)
         if old.shape != new.shape or (old.dtype == new.dtype and torch.equal(old, new)):
             return bool(old.shape == new.shape)
         return torch.allclose(old.double(), new.double(), 1e-4, 1e-6, equal_nan=True)

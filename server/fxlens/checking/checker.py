@@ -208,19 +208,12 @@ class Surroundings:
         self.unsaved: Mapping[str, str] = {}
         self._top = top
         self._projects: dict[str, Project] = {}
-        self._said: set[str] = set()
         self._knowledge: dict[str, Knowledge] = {}
 
     def project(self, folder: str) -> Project:
         if folder not in self._projects:
             self._projects[folder] = Project.read(folder, self.unsaved.get, self._top)
         return self._projects[folder]
-
-    def unsaid(self, project: Project) -> list[str]:
-        """What is wrong with a configuration, once."""
-        found = [each for each in project.problems if each not in self._said]
-        self._said.update(found)
-        return found
 
     def knowledge(self, folder: str) -> Knowledge:
         if folder not in self._knowledge:
@@ -318,13 +311,13 @@ async def check_file(
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
             record = with_parts(record, said.parts(_names(record)))
+    for each in project.problems:
+        record = with_note(record, each)
     if notebook is not None:
         record = notebook.of_cells({**record, "findings": [*record["findings"], *notebook.problems(absolute)]})
     shown = selection.apply(findings(record), chosen, text, absolute)
     if options.fix and notebook is not None and any(is_proven(fix) for each in shown for fix in each["fixes"]):
         record = with_note(record, f"{path}: fixes of a notebook are shown and not applied")
-    for note in around.unsaid(project):
-        record = with_note(record, note)
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed, notebook)
     if options.light:

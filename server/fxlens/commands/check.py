@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-baseline",
         action="store_true",
-        help=f"make what is found now the baseline (default {baseline.NAME})",
+        help=f"make what is found now the baseline, in the file of --baseline (default {baseline.NAME})",
     )
     parser.add_argument("--statistics", action="store_true", help="only how often each code was found")
     fixing = parser.add_mutually_exclusive_group()
@@ -137,12 +137,13 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     """Writes what was found, each result before the next one is waited for where no baseline wants them all; gives the
     exit status.  Raises OSError where that cannot be written."""
     failed = not_run = False
+    said: set[str] = set()
 
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
         nonlocal failed, not_run
         for result in results:
             not_run = not_run or result.not_checked
-            _say_beside(result, arguments.fix)
+            _say_beside(result, arguments.fix, said)
             yield result
             failed = failed or result.failed
             if out is not None:
@@ -175,10 +176,15 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     return 2 if not_run else 1 if failed else 0
 
 
-def _say_beside(result: Checked, fixing: bool) -> None:
-    """What standard error gets of a file."""
-    for note in result.record["notes"]:
-        print(f"fxlens: {note}", file=sys.stderr)
+def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
+    """What standard error gets of a file, but what it was ``said`` of another one, such as of their configuration."""
+    notes = [*result.record["notes"]]
+    if any(each["code"] == "FX309" for each in result.findings):
+        notes.append("--python PATH names the interpreter that has torch and what the models need")
+    for note in notes:
+        if note not in said:
+            print(f"fxlens: {note}", file=sys.stderr)
+            said.add(note)
     for fix in result.fixed.applied if fixing else ():
         changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
         print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
@@ -268,12 +274,12 @@ def _captures(text: str) -> tuple[str, ...]:
     return named
 
 
-def _codes(text: str) -> tuple[str, ...]:
-    return tuple(code.strip() for code in text.split(",") if code.strip())
-
-
 def _rules(text: str) -> tuple[str, ...]:
     named = _codes(text)
     if unknown := rules.unknown(named):
-        raise argparse.ArgumentTypeError(f"no rule begins with {unknown[0]!r}; rules are called FX101 or the like")
+        raise argparse.ArgumentTypeError(f"no rule has the code {unknown[0]!r}, nor begins with it")
     return named
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(code.strip() for code in text.split(",") if code.strip())

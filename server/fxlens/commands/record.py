@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     for note in result.notes:
         print(f"fxlens: {note}", file=sys.stderr)
     if result.recorded:
-        print(f"fxlens: {result.recorded} classes recorded in {os.path.relpath(output)}", file=sys.stderr)
+        number = f"{result.recorded} class{'' if result.recorded == 1 else 'es'}"
+        print(f"fxlens: {number} recorded in {os.path.relpath(output)}", file=sys.stderr)
     elif not result.attached:
         print(
             "fxlens: nothing recorded: no Python process of this command imported torch (interpreters that ignore "

@@ -38,6 +38,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from fxlens import rules
 from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_named, is_within, key
@@ -119,7 +120,7 @@ class Project:
         select, ignore = take("select", list, []), take("ignore", list, [])
         for name, codes in (("select", select), ("ignore", ignore), ("severity", severity)):
             if misspelt := rules.unknown(codes):
-                problems.append(f"{path}: {name}: no rule begins with {misspelt[0]!r}")
+                problems.append(f"{path}: {name}: no rule has the code {', '.join(misspelt)}, nor begins with it")
         return cls(
             root=root,
             scope=scope,

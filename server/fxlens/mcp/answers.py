@@ -9,7 +9,7 @@ from typing import Any
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
 from fxlens.checking.formats import diff
-from fxlens.record import Finding, Fix, Node, Target
+from fxlens.record import Finding, Fix, Located, Node, Target
 from fxlens.sources import files, positions
 from fxlens.sources.cell import Nowhere, cells_of
 from fxlens.sources.notebook import Notebook, line_of
@@ -23,13 +23,17 @@ Answer = dict[str, Any]
 
 
 def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
-    """The models of a file and what stops their capture."""
+    """The models of a file and what stops their capture; from a ``start`` on only the latter."""
     targets = [each for each in file.record["targets"] if model in (None, each["name"])]
     findings = [each for each in file.findings if model in (None, each["target"])]
+    models = [_model(file, each) for each in targets]
+    for each in models:
+        if any(found["target"] == each["model"] for found in findings):
+            each.pop("reason", None)  # a finding says it
     return {
-        "models": [_model(file, each) for each in targets],
+        "models": [] if start else models,
         "findings": [_finding(file, each) for each in findings[start:]],
-        "notes": [_short(each) for each in file.record["notes"]],
+        "notes": [] if start else [_short(each) for each in file.record["notes"]],
     }
 
 
@@ -98,34 +102,37 @@ def graph(file: Checked, model: str | None, start: int) -> Answer:
 def shapes(file: Checked, model: str | None, line: int | None, start: int) -> Answer:
     """The value of each node that was written in this file, by line; those of one ``line`` (from 1)."""
     target = named(file, model)
-    own = key(file.record["path"])
     rows = []
     for node in target["nodes"]:
-        steps = [each for each in [*node["call_path"], node["span"]] if each is not None and key(each["file"]) == own]
-        span = steps[-1] if steps else None
-        if span is not None and line in (None, span["line"]) and (value := _value(node)):
-            rows.append({**file.line_of(span["line"]), "node": node["name"], "value": value})
-    inputs = [f"{node['name']}: {_value(node)}" for node in target["nodes"] if node["op"] == "placeholder"]
+        at = _own_line(file.record["path"], node)
+        if at is not None and line in (None, at) and (value := _value(node)):
+            rows.append({**file.line_of(at), "node": node["name"], "value": value})
+    placeholders = [node for node in target["nodes"] if node["op"] == "placeholder"]
+    inputs = [f"{node['name']}: {_value(node) or _cut(node['args'], 60)}" for node in placeholders]
     return {**_model(file, target), "inputs": inputs, "values": rows[start:]}
 
 
-def cost(result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
+def cost(path: str, result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
     """Operations, bytes and parameters, and the nodes with most operations."""
     nodes = sorted(result["nodes"], key=lambda node: -(node["flops"] or 0))
-    facts = ("name", "target", "line", "flops", "read", "written", "parameters", "seconds")
-    rows = [{name: node[name] for name in facts if node[name] is not None} for node in nodes]
-    rows = [{**row, **(line_of(notebook, row["line"]) if "line" in row else {})} for row in rows]
+    places = _places(path, result, notebook)
+    facts = ("name", "target", "flops", "read", "written", "parameters", "seconds")
+    rows = [
+        {**{name: node[name] for name in facts if node[name] is not None}, **places.get(node["name"], {})}
+        for node in nodes
+    ]
     return {"model": result["target"], "device": result["device"], **result["totals"], "nodes": rows[start:]}
 
 
-def lowered(result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
+def lowered(path: str, result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
     """What an engine takes of a model, and what stays in PyTorch."""
     report = result["report"]
+    places = _places(path, result, notebook)
     left = [layer for layer in report["layers"] if not layer["engine"]]
     rows = [
         {
             "node": layer["node"], "target": layer["target"], "code": layer["code"], "reason": layer["reason"],
-            **(line_of(notebook, layer["span"][1]) if layer["span"] else {}),
+            **places.get(layer["node"], {}),
         }
         for layer in left
     ]  # fmt: skip
@@ -146,17 +153,22 @@ def named(file: Checked, model: str | None) -> Target:
 
 
 def fitted(head: Answer, answer: Answer, most: int) -> str:
-    """The answer as JSON of at most ``most`` bytes: of its longest lists the end is left out, and counted."""
+    """The answer as JSON of at most ``most`` bytes: of its longest list the end is left out, and counted, until another
+    one is the longest."""
     answer = {**head, **{name: value for name, value in answer.items() if value not in ([], None, "")}}
     lists = {name: list(value) for name, value in answer.items() if isinstance(value, list)}
     answer.update(lists)
     omitted: dict[str, int] = {}
-    while len(text := _json(answer).encode()) > most and any(lists.values()):
-        longest = max(lists, key=lambda name: len(_json(lists[name])))
+    while (excess := len(_json(answer).encode()) - most) > 0 and any(lists.values()):
+        sizes = {name: len(_json(entries).encode()) for name, entries in lists.items()}
+        longest = max(sizes, key=lambda name: sizes[name])
+        second = max((size for name, size in sizes.items() if name != longest), default=0)
         # At least one entry at a time, and as many as the excess suggests.
-        size = len(_json(lists[longest]).encode()) / len(lists[longest])
-        count = max(1, min(len(lists[longest]), int((len(text) - most) / size)))
+        count = len(lists[longest])
+        count = max(1, min(count, int(min(excess, sizes[longest] - second) / sizes[longest] * count)))
         del lists[longest][-count:]
+        if not lists[longest]:
+            del answer[longest], lists[longest]  # an empty one would say that there is nothing
         omitted[longest] = omitted.get(longest, 0) + count
         answer["omitted"] = omitted
     return _json(answer)
@@ -205,12 +217,25 @@ def _fix(file: Checked, fix: Fix) -> Answer | None:
 
 
 def _node(file: Checked, node: Node) -> str:
-    span = node["span"]
-    own = span is not None and key(span["file"]) == key(file.record["path"])
-    cell, number = file.place(span["line"]) if span and own else (None, span["line"] if span else 0)
-    line = f"{'' if cell is None else f' cell {cell}'} line {number - 1}" if span else ""
+    line = ""
+    if (at := _own_line(file.record["path"], node)) is not None:
+        cell, number = file.place(at)
+        line = f"{'' if cell is None else f' cell {cell}'} line {number - 1}"
     value = f" -> {_value(node)}" if _value(node) else ""
     return f"{node['name']} = {node['op']} {node['target']}({_cut(node['args'], 60)}){value}{line}"
+
+
+def _own_line(path: str, node: Located) -> int | None:
+    """The line of the file (from 1) that a node comes from: that of its expression, or of the call that leads to
+    another file."""
+    steps = [each for each in [*node["call_path"], node["span"]] if each is not None and key(each["file"]) == key(path)]
+    return steps[-1]["line"] if steps else None
+
+
+def _places(path: str, result: Mapping[str, Any], notebook: Notebook | None) -> dict[str, Answer]:
+    """Node name to its line, of those that the file has one of."""
+    lines = {each["name"]: _own_line(path, each) for each in result["located"]}
+    return {name: line_of(notebook, line) for name, line in lines.items() if line is not None}
 
 
 def _value(node: Node) -> str:

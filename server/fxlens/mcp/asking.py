@@ -124,8 +124,9 @@ class Asking:
 
     async def run(
         self, kind: str, file: str, text: str | None, model: str | None, options: Data
-    ) -> tuple[tuple[Data, Notebook | None], Version]:
-        """The result of a job that constructs one model with data, and the notebook that its lines are of, if any.
+    ) -> tuple[tuple[str, Data, Notebook | None], Version]:
+        """The file's path, the result of a job that constructs one model with data, and the notebook that its lines are
+        of, if any.
 
         Raises:
             CannotCheck: there is no such file.
@@ -133,7 +134,7 @@ class Asking:
             Failed: the model or the engine does not allow it, or the process died.
         """
 
-        async def work(path: str, text: str, asked: _Release) -> tuple[Data, Notebook | None]:
+        async def work(path: str, text: str, asked: _Release) -> tuple[str, Data, Notebook | None]:
             self._demand_trust(path)
             python, notebook = _python(path, text)
             request = await checker.request_for(path, python, self.folder, self._known.around, unsaved=True)
@@ -145,7 +146,7 @@ class Asking:
                     result = await model_job.run(launch, kind, request, model, options, lambda text, fraction: None)
                 except Failed as error:
                     raise Failed(notebook.said(str(error)) if notebook else str(error)) from None
-                return result, notebook
+                return path, result, notebook
 
         return await self._ask(file, text, work, lambda answer: [])
 

@@ -21,6 +21,7 @@ _Answering = Callable[[Asking, Given], Awaitable[tuple[Version, answers.Answer]]
 INSTRUCTIONS = """\
 Says whether PyTorch models (nn.Module classes) can be captured as graphs, where they cannot, and what to change. \
 Every answer is computed from the file as it is now, or from the text given, and names its version. \
+What an answer does not have, there is none of, such as `findings`; what did not fit is counted in `omitted`. \
 Nothing is ever changed on disk. Lines count from 0, as in LSP; in a notebook they are those of a `cell`, which counts \
 from 1 among all cells."""
 

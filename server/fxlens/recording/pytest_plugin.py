@@ -56,4 +56,4 @@ class _Recording:
             return
         for note in notes:
             terminalreporter.write_line(f"fxlens: {note}")
-        terminalreporter.write_line(f"fxlens: {len(found)} classes recorded in {path}")
+        terminalreporter.write_line(f"fxlens: {len(found)} class{'' if len(found) == 1 else 'es'} recorded in {path}")

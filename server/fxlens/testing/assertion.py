@@ -42,7 +42,7 @@ def assert_captures(
         breaks: torch.compile has at most so many graph breaks. None: it is not asked.
         recompiles: called again, also with ``more``, torch.compile compiles at most so often again. None: as above.
         dynamic: torch.export keeps the sizes variable that the model takes others of: all of them, or those named by
-            parameter, ``{"x": (0,)}``.
+            parameter, ``{"x": (0,)}``, of which it has to take others.
         more: further inputs of the same form.
         leaf_modules: paths or class names that torch.fx keeps as leaves.
         tracer: makes the tracer that decides, also on leaf modules, such as a subclass of torch.fx.Tracer.

@@ -68,12 +68,22 @@ def _compile(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
 
 def _shapes(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
     pinned = [each for each in verdict.findings if each.data.get("dimensions")]
+    failures = []
     if isinstance(wanted.dynamic, Mapping):
         named = {(name, dim) for name, dims in wanted.dynamic.items() for dim in dims}
         pinned = [each for each in pinned if named & {(name, dim) for name, dim in each.data["dimensions"]}]
+        failures = [text for name, dim in sorted(named) if (text := _never(verdict.dimensions, name, dim))]
     elif verdict.outcome == "captured":
         return [], []
-    return (["torch.export holds for one size only"], pinned) if pinned else ([], [])
+    return [*failures, *(["torch.export holds for one size only"] if pinned else [])], pinned
+
+
+def _never(known: Mapping[tuple[str, int], str], name: str, dim: int) -> str:
+    """Why a dimension that was named cannot vary whatever torch.export does; empty where it can."""
+    if (name, dim) not in known:
+        there = ", ".join(f"dimension {dim} of {name}" for name, dim in known) or "no tensors"
+        return f"`dynamic` names dimension {dim} of {name}, which is none of the inputs': {there}"
+    return f"the model itself takes no other size of dimension {dim} of {name}" if known[name, dim] == "fixed" else ""
 
 
 _CHECKS = {"export": _export, "compile": _compile, "shapes": _shapes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ def tracing(
     from fxlens.worker import own_tracer
 
     project = Project.read(os.getcwd())
+    for problem in project.problems:
+        warnings.warn(problem)
     if tracer is None and (own := own_tracer.of(project.tracer)) is not None:
         own.load()
         tracer = own

@@ -4,6 +4,7 @@ runs its models."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,8 @@ from fxlens.host.pool import Pool
 from fxlens.sources.files import read_text
 from fxlens.sources.paths import is_within, key
 
+log = logging.getLogger(__name__)
+
 
 class Environment:
     """A folder is a path, or None for everything outside of the workspace.  ``is_open`` says of a path whether its file
@@ -31,6 +34,7 @@ class Environment:
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
+        self._logged: set[str] = set()  # problems of configurations
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
@@ -51,7 +55,7 @@ class Environment:
         """The configuration for a file: the nearest one above it within its folder, or beside it where it has none."""
         here = os.path.dirname(path)
         if here not in self._projects:
-            self._projects[here] = Project.read(here, self.configuration, _top(folder, here))
+            self._keep(here, Project.read(here, self.configuration, _top(folder, here)))
         return self._projects[here]
 
     async def read_project(self, folder: str | None, path: str) -> None:
@@ -68,7 +72,14 @@ class Environment:
             project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
         finally:
             del self._reading[here]
-        projects.setdefault(here, project)  # of no use where something has changed meanwhile
+        if projects is self._projects:  # nothing has changed meanwhile
+            self._keep(here, project)
+
+    def _keep(self, here: str, project: Project) -> None:
+        self._projects.setdefault(here, project)
+        for problem in {*project.problems} - self._logged:
+            self._logged.add(problem)
+            log.warning("%s", problem)
 
     def forget_projects(self) -> None:
         self._projects = {}

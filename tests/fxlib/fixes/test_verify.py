@@ -153,6 +153,21 @@ def test_a_change_that_callers_notice_is_not_preferred(tmp_path):
     assert not functional.preferred and "no longer changed" in functional.note
 
 
+def test_sparse_state_and_results_are_compared(tmp_path):
+    """As Whisper keeps a mask."""
+    text = HEAD + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.eye(4).to_sparse())
+
+    def forward(self, x):
+        return x * len(x), torch.sparse.sum(self.mask, dim=0)
+"""
+    (fix,) = [each for each in settled(checker_for(tmp_path, text), "FX120").values() if each.preferred]
+    assert "x.shape[0]" in fix.edits[0].text
+
+
 def test_without_inputs_nothing_is_preferred(tmp_path):
     offered = settled(checker_for(tmp_path, net("return x / len(x)\n"), inputs=None), "FX120")
     assert not offered["len-to-shape"].preferred and not offered["len-to-shape"].checked
