@@ -20,7 +20,7 @@ from fxlib.diagnosis.engine.trees import span_of
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 
-__all__ = ["calls_scripted", "forwards", "place"]
+__all__ = ["calls_scripted", "forwards", "parameter", "place"]
 
 _TYPE = re.compile(r"<class '([^']+)'>")
 
@@ -58,22 +58,19 @@ def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kin
         bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         return None
-    own = next(((code, tree) for each, code, tree in forwards(module) if each is module), None)
-    if own is None:
-        return None
     for name, value in bound.items():
         kinds = {f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in pytree.tree_leaves(value)}
         if kind in kinds:
-            arguments = own[1].args
-            declared = [
-                *arguments.posonlyargs,
-                *arguments.args,
-                *arguments.kwonlyargs,
-                arguments.vararg,
-                arguments.kwarg,
-            ]
-            found = next((each for each in declared if each is not None and each.arg == name), None)
-            return span_of(found, own[0].co_filename) if found is not None else None
+            return parameter(module, name)
+    return None
+
+
+def parameter(module: torch.nn.Module, name: str) -> Span | None:
+    """Where the user's own forward of a module declares a parameter."""
+    for each, code, tree in forwards(module):
+        if each is module:
+            found = (node for node in ast.walk(tree.args) if isinstance(node, ast.arg) and node.arg == name)
+            return next((span_of(node, code.co_filename) for node in found), None)
     return None
 
 
