@@ -16,11 +16,11 @@ from torch.utils import _pytree as pytree
 from fxlib.captures import torch_side
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import file_tree, forward_of, is_users
-from fxlib.diagnosis.engine.trees import span_of
+from fxlib.diagnosis.engine.trees import at_span, span_of
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 
-__all__ = ["calls_scripted", "forwards", "parameter", "place"]
+__all__ = ["calls_scripted", "forwards", "parameter", "place", "reads_data"]
 
 _TYPE = re.compile(r"<class '([^']+)'>")
 
@@ -33,7 +33,23 @@ def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[s
         return _parameter(module, args, kwargs, found[1])
     if found is not None and "output" in text:
         return _returned(module, args, kwargs)
-    return next(_exchanged(module), None)
+    exchanged = next(_exchanged(module), None)
+    return next(_data(module), None) if exchanged is None and "lifted_tensor" in text else exchanged
+
+
+def reads_data(span: Span | None) -> bool:
+    """Whether an expression is `x.data`, and not what is assigned to."""
+    tree = file_tree(span.file) if span is not None else None
+    node = at_span(tree, span) if tree is not None and span is not None else None
+    return isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load)
+
+
+def _data(module: torch.nn.Module) -> Iterator[Span]:
+    """Where forward reads `.data`, which torch.export does not record."""
+    for _, code, tree in forwards(module):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+                yield span_of(node, code.co_filename)
 
 
 def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeType, ast.FunctionDef]]:

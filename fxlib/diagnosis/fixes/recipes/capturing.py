@@ -290,6 +290,20 @@ def slice_table(site: Site) -> list[Draft]:
     return drafts
 
 
+@recipe("data-to-detach")
+def data_to_detach(site: Site) -> Draft | None:
+    """`x.data` to `x.detach()`, in all of the method."""
+    if site.function is None:
+        return None
+    read = [
+        node
+        for node in ast.walk(site.function)
+        if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load)
+    ]
+    edits = [site.source.replace(node, f"{site.operand(node.value)}.detach()") for node in read]
+    return Draft("Use .detach()", edits) if edits else None
+
+
 @recipe("copy-without-grad")
 def copy_without_grad(site: Site) -> Draft | None:
     """`self.weight.data = v` to `self.weight.copy_(v)` under `torch.no_grad()`."""
