@@ -13,7 +13,17 @@ add(
         """The exported program is one graph for all values, and Python asks for one of them. `torch.where` computes
 both sides; `torch.cond` keeps both in the program. A check that has to hold becomes
 `torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
-        fixes=("if-to-where", "assert-async", "torch-maximum", "if-to-cond", "to-while-loop"),
+        fixes=(
+            "if-to-where",
+            "assert-async",
+            "raise-to-assert",
+            "fill-where",
+            "continue-to-where",
+            "unchecked-distribution",
+            "torch-maximum",
+            "if-to-cond",
+            "to-while-loop",
+        ),
         torch_text="Could not guard on data-dependent expression",
         bad=net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -27,7 +37,15 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
         "error",
         """`.item()` alone is exported, as a symbol. `int()`, `float()`, `range`, indexing a Python list and hashing
 need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
-        fixes=("keep-tensor", "torch-math", "item-of-tensor", "sorted-to-sort", "all-of-list", "to-while-loop"),
+        fixes=(
+            "keep-tensor",
+            "torch-math",
+            "item-of-tensor",
+            "sorted-to-sort",
+            "all-of-list",
+            "if-to-where",
+            "to-while-loop",
+        ),
         torch_text="Could not guard on data-dependent expression zuf0",
         bad=net("n = int(x.max())  # <- here\nreturn x * n"),
         good=net("n = x.max().item()\nreturn x * n"),
@@ -41,7 +59,7 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
         "error",
         """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
 asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
-        fixes=("check-condition", "to-while-loop"),
+        fixes=("if-to-where", "check-condition", "to-while-loop"),
         torch_text="Could not guard on data-dependent expression u0 > 1",
         bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
         good=net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
@@ -193,5 +211,6 @@ Another version of the package may be exported.""",
         "torch.export fails at {it}: {error}",
         "error",
         """torch.export raises for a reason that has no page of its own here. The message has torch's own words.""",
+        fixes=("if-to-where",),
     ),
 )

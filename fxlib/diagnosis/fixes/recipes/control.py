@@ -52,7 +52,7 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
         return text, edits + [edit for part in parts for edit in part[1]]  # type: ignore[index]
     if isinstance(test, ast.Compare):
         if len(test.ops) == 1:
-            return site.text(test), []
+            return _compared(site, test), []
         return split_comparison_text(site, test), []
     if isinstance(test, ast.Call):
         function = test.func
@@ -67,12 +67,36 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
             return f"({text}).{called}()", []
         if called == "bool" and len(test.args) == 1:
             return _tensor_condition(site, test.args[0])
+        if (text := _as_elements(site, test)) is not None:
+            return text, []
         if called in ("item",) and isinstance(function, ast.Attribute):
             return _tensor_condition(site, function.value)
         return (site.text(test), []) if called in _BOOLEAN_METHODS else (f"{site.operand(test)} != 0", [])
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return site.text(test), []
     return f"{site.operand(test)} != 0", []
+
+
+def _compared(site: Site, test: ast.Compare) -> str:
+    """A comparison, of the tensor itself where it is of its `.item()`."""
+    left, right = (
+        site.text(side.func.value)
+        if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr == "item"
+        else site.text(side)
+        for side in (test.left, test.comparators[0])
+    )
+    return f"{left} {site.source.between(_end(test.left), _start(test.comparators[0])).strip()} {right}"
+
+
+def _as_elements(site: Site, call: ast.Call) -> str | None:
+    """`torch.allclose(a, b)` and `torch.equal(a, b)`, which give a bool of Python's, as questions about elements."""
+    name = site.call_name(call)
+    if name == "torch.equal" and len(call.args) == 2:
+        return f"({site.operand(call.args[0])} == {site.operand(call.args[1])}).all()"
+    if name == "torch.allclose":
+        arguments = ", ".join(site.text(each) for each in [*call.args, *call.keywords])
+        return f"torch.isclose({arguments}).all()" if site.text(call.func) == "torch.allclose" else None
+    return None
 
 
 def _of_elements(site: Site, call: ast.Call) -> str | None:
