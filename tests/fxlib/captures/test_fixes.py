@@ -8,6 +8,8 @@ from fxlib.diagnosis.fixes import apply_fix
 from fxlib.diagnosis.rules.nets import net
 from tests.fxlib.diagnosis.snippets import load
 
+INPUTS = "torch.linspace(-2, 3, 6).reshape(2, 3)"
+MATH = "import math\n\nimport torch\nfrom torch import nn\n"
 READY = 'self.register_buffer("mean", torch.zeros(3)); self.register_buffer("ready", torch.tensor(False))'
 MODELS = {
     "raise-to-assert": net('if torch.isnan(x).any():\n    raise ValueError("nan")\nreturn x * 2'),
@@ -20,12 +22,16 @@ MODELS = {
         init="self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(2))",
     ),
     "unchecked-distribution": net("return torch.distributions.Normal(x, x.exp()).log_prob(x)"),
+    "raise-to-assert numel": net('if x.sum() != x.numel() - 3:\n    raise ValueError("other")\nreturn x * 2'),
+    "keep-tensor": net("values = x.mean(1).tolist()\nreturn x * values[0]"),
+    "torch-math": net("return x / math.sqrt((x * x).sum())", head=MATH),
     "if-to-where item": net("if x.max().item() > 3:\n    x = x / 2\nreturn x"),
     "if-to-where allclose": net("return x if torch.allclose(x, x.round()) else x - 1"),
     "if-to-where equal": net("if torch.equal(x, x.round()):\n    return x * 2\nreturn x + 1"),
 }
 WAYS = [(name, capture) for name in MODELS for capture in ("export", "compile")]
 WAYS.remove(("unchecked-distribution", "compile"))  # torch.compile turns these checks off
+WAYS.remove(("keep-tensor", "export"))  # torch.export takes it as it is
 
 
 def refused(capture, model, x):
@@ -47,13 +53,13 @@ def refused(capture, model, x):
 @pytest.mark.parametrize(("name", "capture"), WAYS)
 def test_a_fix_is_proven_and_torch_takes_it(name, capture, tmp_path):
     before = load(MODELS[name], tmp_path)
-    assert refused(capture, before.Net(), torch.randn(2, 3)) is not None
-    checker = CaptureChecker(capture, before.__file__, "Net()", "torch.linspace(-2, 3, 6).reshape(2, 3)")
+    assert refused(capture, before.Net(), eval(INPUTS)) is not None
+    checker = CaptureChecker(capture, before.__file__, "Net()", INPUTS)
     first = checker.before.report.findings[0]
     best = next(fix for fix in checker.settle(first) if fix.preferred)
     assert best.id == name.partition(" ")[0]
     after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
-    assert refused(capture, after.Net(), torch.randn(2, 3)) is None
+    assert refused(capture, after.Net(), eval(INPUTS)) is None
 
 
 def test_a_check_still_refuses_what_it_refused(tmp_path):

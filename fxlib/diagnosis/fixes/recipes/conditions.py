@@ -7,7 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names, surely_bound
-from fxlib.diagnosis.fixes.recipes.control import condition_text
+from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 
 
 @recipe("raise-to-assert")
@@ -17,7 +17,7 @@ def raise_to_assert(site: Site) -> Draft | None:
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Raise):
         return None
-    condition = condition_text(site, node.test) if site.source.starts_line(node) else None
+    condition = tensor_condition(site, node.test) if site.source.starts_line(node) else None
     if condition is None:
         return None
     raised = node.body[0].exc
@@ -40,7 +40,7 @@ def fill_where(site: Site) -> Draft | None:
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or not site.source.starts_line(node):
         return None
-    condition = condition_text(site, node.test)
+    condition = tensor_condition(site, node.test)
     filled = [_filled(each) for each in node.body]
     if condition is None or None in filled:
         return None
@@ -72,7 +72,7 @@ def continue_to_where(site: Site) -> Draft | None:
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Continue):
         return None
-    condition = condition_text(site, node.test) if site.source.starts_line(node) else None
+    condition = tensor_condition(site, node.test) if site.source.starts_line(node) else None
     siblings, index = site.source.block_of(node)
     rest, function = siblings[index + 1 :], site.function
     if condition is None or function is None or len(rest) != 1 or not isinstance(rest[0], ast.Assign):

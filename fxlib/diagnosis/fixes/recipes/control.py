@@ -31,19 +31,20 @@ def condition_text(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
             return None
         if isinstance(node, ast.NamedExpr):
             return None
-    return _tensor_condition(site, test)
+    return tensor_condition(site, test)
 
 
-def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+def tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+    """As `condition_text`, of a condition that is known to be a question of data."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _tensor_condition(site, test.operand)
+        inner = tensor_condition(site, test.operand)
         if inner is None:
             return None
         name, edits = site.need("torch.logical_not")
         return f"{name}({inner[0]})", edits + inner[1]
     if isinstance(test, ast.BoolOp):
         name, edits = site.need("torch.logical_and" if isinstance(test.op, ast.And) else "torch.logical_or")
-        parts = [_tensor_condition(site, value) for value in test.values]
+        parts = [tensor_condition(site, value) for value in test.values]
         if any(part is None for part in parts):
             return None
         text = parts[0][0]  # type: ignore[index]
@@ -66,11 +67,11 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
         if isinstance(function, ast.Name) and called in ("any", "all") and (text := _of_elements(site, test)):
             return f"({text}).{called}()", []
         if called == "bool" and len(test.args) == 1:
-            return _tensor_condition(site, test.args[0])
+            return tensor_condition(site, test.args[0])
         if (text := _as_elements(site, test)) is not None:
             return text, []
         if called in ("item",) and isinstance(function, ast.Attribute):
-            return _tensor_condition(site, function.value)
+            return tensor_condition(site, function.value)
         return (site.text(test), []) if called in _BOOLEAN_METHODS else (f"{site.operand(test)} != 0", [])
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return site.text(test), []
