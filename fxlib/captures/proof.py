@@ -78,8 +78,8 @@ class CaptureChecker(Checker):
     def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
         pairs = enumerate(zip(before.outcomes, after.outcomes, strict=False))
         if self._fix in (_STATED, *_TOTAL):
-            # What was stated holds for some inputs only, and raises for others; the others raise no more.
-            # On the example it has to be the same.
+            # A statement raises for inputs of which it does not hold, the others raise no more where Python did.
+            # On the example all has to be the same.
             kept = [pair for number, pair in pairs if number == 0 or not self._announced(*pair)]
             before = replace(before, outcomes=[old for old, _ in kept])
             after = replace(after, outcomes=[new for _, new in kept])

@@ -169,7 +169,7 @@ def run(
             finite = all(bool(each.isfinite().all()) for each in tensors_in(value))
             # A model that lets NaN through has no gradients that mean anything; one that handles it has.
             outcome.gradients = _gradients(wanted, value) if finite or not name.startswith(EXTREME) else {}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         outcome.error = type(error).__name__
         return outcome
     outcome.value = map_tensors(_snapshot, value)

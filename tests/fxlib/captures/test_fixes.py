@@ -71,3 +71,12 @@ def test_a_check_still_refuses_what_it_refused(tmp_path):
     for model in (after.Net(), program):
         with pytest.raises(RuntimeError, match="nan"):
             model(torch.full((2, 3), torch.nan))
+
+
+def test_a_model_that_leaves_python_for_other_inputs_is_checked(tmp_path):
+    body = 'if x.sum() < 0:\n    sys.exit("negative")\nif x.max() > 2:\n    x = x / 2\nreturn x'
+    module = load(net(body, head=f"import sys\n{MATH}"), tmp_path)
+    checker = CaptureChecker("compile", module.__file__, "Net()", INPUTS)
+    assert "SystemExit" in [each.error for each in checker.before.outcomes]
+    last = checker.before.report.findings[-1]
+    assert next(fix.id for fix in checker.settle(last)) in ("if-to-where", "if-to-cond")
