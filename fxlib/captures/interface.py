@@ -16,11 +16,11 @@ from torch.utils import _pytree as pytree
 from fxlib.captures import torch_side
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import file_tree, forward_of, is_users
-from fxlib.diagnosis.engine.trees import span_of
+from fxlib.diagnosis.engine.trees import at_span, span_of
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 
-__all__ = ["calls_scripted", "forwards", "place"]
+__all__ = ["calls_scripted", "forwards", "parameter", "place", "reads_data"]
 
 _TYPE = re.compile(r"<class '([^']+)'>")
 
@@ -33,7 +33,23 @@ def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[s
         return _parameter(module, args, kwargs, found[1])
     if found is not None and "output" in text:
         return _returned(module, args, kwargs)
-    return next(_exchanged(module), None)
+    exchanged = next(_exchanged(module), None)
+    return next(_data(module), None) if exchanged is None and "lifted_tensor" in text else exchanged
+
+
+def reads_data(span: Span | None) -> bool:
+    """Whether an expression is `x.data`, and not what is assigned to."""
+    tree = file_tree(span.file) if span is not None else None
+    node = at_span(tree, span) if tree is not None and span is not None else None
+    return isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load)
+
+
+def _data(module: torch.nn.Module) -> Iterator[Span]:
+    """Where forward reads `.data`, which torch.export does not record."""
+    for _, code, tree in forwards(module):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+                yield span_of(node, code.co_filename)
 
 
 def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeType, ast.FunctionDef]]:
@@ -58,22 +74,19 @@ def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kin
         bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         return None
-    own = next(((code, tree) for each, code, tree in forwards(module) if each is module), None)
-    if own is None:
-        return None
     for name, value in bound.items():
         kinds = {f"{type(leaf).__module__}.{type(leaf).__qualname__}" for leaf in pytree.tree_leaves(value)}
         if kind in kinds:
-            arguments = own[1].args
-            declared = [
-                *arguments.posonlyargs,
-                *arguments.args,
-                *arguments.kwonlyargs,
-                arguments.vararg,
-                arguments.kwarg,
-            ]
-            found = next((each for each in declared if each is not None and each.arg == name), None)
-            return span_of(found, own[0].co_filename) if found is not None else None
+            return parameter(module, name)
+    return None
+
+
+def parameter(module: torch.nn.Module, name: str) -> Span | None:
+    """Where the user's own forward of a module declares a parameter."""
+    for each, code, tree in forwards(module):
+        if each is module:
+            found = (node for node in ast.walk(tree.args) if isinstance(node, ast.arg) and node.arg == name)
+            return next((span_of(node, code.co_filename) for node in found), None)
     return None
 
 

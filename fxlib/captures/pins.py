@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fxlib.captures import symbols, torch_side
+from fxlib.captures.interface import parameter
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import file_tree, shown
 from fxlib.captures.replacing import Replacements
@@ -23,7 +24,7 @@ from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 
-__all__ = ["Shapes", "analyse", "judge_shapes"]
+__all__ = ["Shapes", "analyse", "batch_of_one", "judge_shapes"]
 
 _SOURCE = re.compile(r"^L\['(?P<name>\w+)'\](?P<rest>(?:\[[^]]+\])*)$")
 _STEP = re.compile(r"\[([^]]+)\]")
@@ -127,14 +128,15 @@ class _Analysis:
         return True
 
     def _ones(self) -> list[Dimension]:
-        """Dimensions of size 1, which torch takes for constants, of which the model takes 2 as well: all that are first
-        at once, then one after the other."""
-        known = self.given.dimensions()
-        ones = [each for each, size in known.items() if size == 1]
+        """Dimensions of size 1, which torch takes for constants, of which the model takes 2 and 3 as well (one of them
+        may be what it is broadcast to): all that are first at once, then one after the other."""
+        ones = [each for each, size in self.given.dimensions().items() if size == 1]
+
+        def varies(group: list[Dimension]) -> bool:
+            return all(self._accepts(self.given, dict.fromkeys(group, size)) for size in (2, 3))
+
         first = [each for each in ones if each.dim == 0]
-        if first and self._accepts(self.given, dict.fromkeys(first, 2)):
-            return first
-        return [each for each in ones if self._accepts(self.given, {each: 2})]
+        return first if first and varies(first) else [each for each in ones if varies([each])]
 
     # ---- export
 
@@ -219,14 +221,10 @@ class _Analysis:
             found = self._table(shapes, dimension)
             if found is not None:
                 yield found
-        if shapes.ones:
-            yield _finding(
-                "FX702",
-                (),
-                f"The example has size 1 in {_listed(shapes.ones)}, which torch.export takes for a constant. "
-                "Give an example of 2 or more.",
-                shapes.ones,
-            )
+        # Another dimension than the batch is often 1 by nature: channels, heads, what is broadcast.
+        if batches := [each for each in shapes.ones if each.dim == 0]:
+            span = parameter(self.module, str(batches[0].path[0]))
+            yield _finding("FX702", () if span is None else (span,), batch_of_one(batches), batches)
 
     def _table(self, shapes: Shapes, dimension: Dimension) -> Finding | None:
         """A finding where the model takes one size only because of an operand such as a table of positions: without it
@@ -251,6 +249,14 @@ class _Analysis:
             )
             return _finding("FX703", pin.path, text, [dimension])
         return None
+
+
+def batch_of_one(dimensions: list[Dimension], whose: str = "The example") -> str:
+    """What a finding says of these dimensions; ``whose`` is how a person calls the example."""
+    return (
+        f"{whose} has a batch of 1 ({_listed(dimensions)}). torch.export takes sizes of 1 for constants: where the "
+        f"batch is to vary, the export raises or its program takes nothing but 1. {RULES['FX702'].advice}"
+    )
 
 
 def _left(node: ast.expr) -> ast.expr:

@@ -138,6 +138,9 @@ def _statement(tree: ast.AST | None, frame: Frame) -> Span:
     for name in ("test", "iter", "subject"):
         head = getattr(found, name, None)
         if head is not None:
+            # What is negated is what is asked.
+            while name == "test" and isinstance(head, ast.UnaryOp) and isinstance(head.op, ast.Not):
+                head = head.operand
             return _span(frame.file, head)
     if isinstance(found, (ast.With, ast.AsyncWith)):
         return _span(frame.file, found.items[0].context_expr)

@@ -13,7 +13,7 @@ from fxlib.captures.isolation import copied
 from fxlib.captures.judge import judge
 from fxlib.captures.sizes import Inputs
 from fxlib.captures.verdict import Judgement
-from fxlib.diagnosis.fixes.compare import Outcome, agree, run
+from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
 from fxlib.diagnosis.fixes.verify import Checker, Verdict
@@ -22,7 +22,7 @@ from fxlib.diagnosis.report import Finding
 __all__ = ["CaptureChecker"]
 
 _NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile"}
-_STATED, _TOTAL = "check-condition", "torch-math"
+_STATED, _TOTAL = "check-condition", ("torch-math", "unchecked-distribution")
 
 
 @dataclass
@@ -77,9 +77,9 @@ class CaptureChecker(Checker):
 
     def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
         pairs = enumerate(zip(before.outcomes, after.outcomes, strict=False))
-        if self._fix in (_STATED, _TOTAL):
-            # What was stated holds for some inputs only, and raises for others; functions of torch's never raise.
-            # On the example it has to be the same.
+        if self._fix in (_STATED, *_TOTAL):
+            # A statement raises for inputs of which it does not hold, the others raise no more where Python did.
+            # On the example all has to be the same.
             kept = [pair for number, pair in pairs if number == 0 or not self._announced(*pair)]
             before = replace(before, outcomes=[old for old, _ in kept])
             after = replace(after, outcomes=[new for _, new in kept])
@@ -108,10 +108,10 @@ class CaptureChecker(Checker):
         inputs = Inputs(before.model, first.args, first.kwargs)
         sizes = {each: size + 1 for each, size in inputs.dimensions().items() if each.dim == 0}
         larger = inputs.resized(sizes)
-        old = run(copy.deepcopy(before.model).eval(), larger.args, larger.kwargs, "another batch", False)
+        old = run(copy_of(before.model).eval(), larger.args, larger.kwargs, "another batch", False)
         if old.error is not None:
             return None
-        new = run(copy.deepcopy(after.model).eval(), larger.args, larger.kwargs, "another batch", False)
+        new = run(copy_of(after.model).eval(), larger.args, larger.kwargs, "another batch", False)
         same, _, reason = agree(old, new)
         return None if same or self._announced(old, new) else reason
 
@@ -119,8 +119,8 @@ class CaptureChecker(Checker):
         """Compare what was captured with eager, and say what the other captures do."""
         example = next((each for each in after.outcomes if each.error is None), None)
         if example is not None and verdict.gone and not verdict.moved_to:
-            model = copy.deepcopy(after.model).eval()
-            eager = run(copy.deepcopy(model), example.args, example.kwargs, "captured", False)
+            model = copy_of(after.model).eval()
+            eager = run(copy_of(model), example.args, example.kwargs, "captured", False)
             captured = self._captured(model, example)
             if captured is not None:
                 same, difference, reason = agree(eager, run(captured, example.args, example.kwargs, "captured", False))
@@ -180,7 +180,7 @@ def _traces(model: torch.nn.Module) -> bool:
 
     try:
         with torch_side.quiet():
-            symbolic_trace(copy.deepcopy(model))
+            symbolic_trace(copy_of(model))
     except Exception:
         return False
     return True

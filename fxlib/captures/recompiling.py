@@ -53,6 +53,8 @@ class Recompile:
         """What is the same for all values of one thing that changes."""
         if self.size is not None:
             return self.subject, f"size {self.size[0]}"
+        if "___stack" in self.words:
+            return "___stack", "value"
         about = self.words.partition(": ")[2]
         return self.subject, about or ("type" if self.words.startswith("type(") else "value")
 
@@ -136,7 +138,7 @@ def _sentence(each: Recompile) -> str:
         return (
             f"`{each.subject}.shape[{dim}]` is {now} where the graph was compiled for {was}, so it is compiled again."
         )
-    if each.subject.startswith("___stack"):
+    if "___stack" in each.words:
         return (
             "A Python value from before the graph break is another one on a later call, so the rest is compiled again."
         )

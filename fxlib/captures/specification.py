@@ -16,7 +16,7 @@ from fxlib.captures.pins import Shapes
 from fxlib.captures.sizes import Dimension, Inputs
 from fxlib.shapes.derived import Expression
 
-__all__ = ["Specification", "propose"]
+__all__ = ["Specification", "propose", "varies"]
 
 _ROUNDS = 6  # of torch's suggestions
 _FIX = re.compile(r"^\s*(?P<name>\w+) = (?P<value>.+?)\s*(?:#.*)?$")
@@ -84,6 +84,33 @@ def propose(module: torch.nn.Module, shapes: Shapes, varying: Iterable[Dimension
     return _Proposal(module, shapes, set(varying)).run()
 
 
+def varies(module: torch.nn.Module, inputs: Inputs, dimensions: Iterable[Dimension]) -> bool:
+    """Whether torch.export takes these dimensions as dynamic, and the program agrees with eager at the sizes of
+    ``inputs`` and at another one of them. The model is afterwards as it was."""
+    from torch.export import Dim
+
+    group = sorted(dimensions)
+    try:
+        with restored(module):
+            args, kwargs = copied((inputs.args, inputs.kwargs))
+            shapes = inputs.shapes(dict.fromkeys(group, Dim.DYNAMIC))
+            program = torch_side.exported(module, args, kwargs, shapes).module()
+        for given in (inputs, inputs.resized({each: inputs.dimensions()[each] + 3 for each in group})):
+            with restored(module):
+                expected = _run(module, given)
+            if not _equal(expected, _run(program, given)):
+                return False
+    except Exception:
+        return False
+    return True
+
+
+def _run(call: Any, inputs: Inputs) -> Any:
+    with torch_side.quiet(), torch.no_grad():
+        torch.manual_seed(0)
+        return call(*copied(inputs.args), **copied(inputs.kwargs))
+
+
 class _Proposal:
     def __init__(self, module: torch.nn.Module, shapes: Shapes, varying: set[Dimension]) -> None:
         self.module = module
@@ -131,18 +158,13 @@ class _Proposal:
 
     # ---- eager
 
-    def _run(self, call: Any, inputs: Inputs) -> Any:
-        with torch_side.quiet(), torch.no_grad():
-            torch.manual_seed(0)
-            return call(*copied(inputs.args), **copied(inputs.kwargs))
-
     def _varies(self, group: set[Dimension]) -> bool:
         """Whether the model takes another size of these dimensions."""
         size = self.known[next(iter(group))]
         for other in (size + 1, 2 * size):
             try:
                 with restored(self.module):
-                    self._run(self.module, self.inputs.resized(dict.fromkeys(group, other)))
+                    _run(self.module, self.inputs.resized(dict.fromkeys(group, other)))
             except Exception:
                 continue
             return True
@@ -273,11 +295,11 @@ class _Proposal:
         inputs = self.inputs.resized(sizes)
         try:
             with restored(self.module):
-                expected = self._run(self.module, inputs)
+                expected = _run(self.module, inputs)
         except Exception:
             return None
         try:
-            found = self._run(specification.program.module(), inputs)
+            found = _run(specification.program.module(), inputs)
         except Exception:
             return False
         return _equal(expected, found)

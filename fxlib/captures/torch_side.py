@@ -4,8 +4,8 @@ named by `missing`, and nothing here is called then.
 Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
 ``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
 what it keeps (``log_state``), the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the
-graphs that a backend gets, ``torch._dynamo.config.patch``, and the registry of graph breaks, which is a file beside
-Dynamo.
+graphs that a backend gets, ``torch._dynamo.config.patch``, ``Distribution._validate_args``, and the registry of graph
+breaks, which is a file beside Dynamo.
 """
 
 from __future__ import annotations
@@ -213,6 +213,18 @@ def is_unsupported(error: BaseException | None) -> bool:
     return isinstance(error, torch._dynamo.exc.Unsupported)
 
 
+@contextlib.contextmanager
+def _distributions_as_dynamo_has_them() -> Iterator[None]:
+    """torch.compile turns the checks of `torch.distributions` off for the rest of the process. What is exported next
+    would no longer meet them, as it does in a process that has compiled nothing."""
+    checked = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(checked)
+
+
 def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynamic: bool | None = None) -> Captured:
     """Capture ``module`` as one graph, as ``torch.compile(fullgraph=True)`` does, and run nothing of it."""
     captured = Captured()
@@ -227,7 +239,7 @@ def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynami
 
     torch.compiler.reset()
     try:
-        with quiet():
+        with quiet(), _distributions_as_dynamo_has_them():
             torch.compile(module, fullgraph=True, backend=stop, dynamic=dynamic)(*args, **kwargs)
     except _Stop:
         pass
@@ -256,7 +268,8 @@ def compiled_parts(
 
     torch.compiler.reset()
     try:
-        with quiet(), logged("graph_breaks", "recompiles") as captured.log:
+        logs = logged("graph_breaks", "recompiles")
+        with quiet(), _distributions_as_dynamo_has_them(), logs as captured.log:
             run = torch.compile(module, backend=keep, dynamic=dynamic)
             for args, kwargs in calls:
                 run(*args, **kwargs)

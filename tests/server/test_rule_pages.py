@@ -16,7 +16,7 @@ from fxlib.diagnosis.rules import RULES
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "rules"
 EXAMPLES = [code for code, rule in sorted(RULES.items()) if rule.example is not None]
 BLOCK = re.compile(r"(?:^`(?P<name>\w+\.\w+)`:\n\n^```\w+\n|^```python\n)(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
-HOW = {"FX304": ["--deadline", "1"], "FX309": ["--python"]}
+HOW = {"FX304": ["--deadline", "1"], "FX309": ["--python"], "FX702": ["--captures", "export"]}
 
 
 def write(folder: Path, section: str) -> None:
@@ -70,6 +70,11 @@ def test_what_works(checked, code):
 
 def test_what_waits_for_ever(checked, folder):
     assert [f["code"] for f in check(folder / "FX304_bad", *HOW["FX304"])[""]["findings"]] == ["FX304"]
+
+
+def test_an_example_of_one(checked, folder):
+    found = {each: check(folder / f"FX702_{each}", *HOW["FX702"])[""]["findings"] for each in ("bad", "good")}
+    assert [f["code"] for f in found["bad"]] == ["FX702"] and found["good"] == []
 
 
 def test_an_interpreter_without_torch(checked, folder, tmp_path):

@@ -74,6 +74,8 @@ def misfits(search: Search) -> None:
     misled = run.course.corrections is not None or any(each.loud or each.misleads for each in run.findings)
     for node, error in run.values.errors.items():
         if given and not misled and not _unknown_attribute(run, node):
+            if getattr(node.target, "__module__", None) == "torch.autograd":
+                continue  # what requires a gradient is not known here
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
             place = run.place_of_node(node)
             run.add("FX303", place, error=text, node=node.name, severity="warning")

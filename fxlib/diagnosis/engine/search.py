@@ -128,7 +128,9 @@ class Search:
             line = instrumentation.first_line(graph)
             if line is not None:
                 graph._co_fields["co_firstlineno"] = line
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and not run.guessed and run.course.corrections is None:
+                raise  # a normal run ends there, too, as far as is known
             run.error = error
         return run
 

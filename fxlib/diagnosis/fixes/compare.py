@@ -169,7 +169,7 @@ def run(
             finite = all(bool(each.isfinite().all()) for each in tensors_in(value))
             # A model that lets NaN through has no gradients that mean anything; one that handles it has.
             outcome.gradients = _gradients(wanted, value) if finite or not name.startswith(EXTREME) else {}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         outcome.error = type(error).__name__
         return outcome
     outcome.value = map_tensors(_snapshot, value)
@@ -204,7 +204,7 @@ def copy_of(model: torch.nn.Module, sharing: bool = False) -> Any:
     (`take_weights`), which takes a fraction of the time and no memory."""
     memo: dict[int, Any] = {id(each): each for each in model.parameters()} if sharing else {}
     for module in model.modules():
-        for value in vars(module).values():
+        for value in (*vars(module).values(), *module.buffers(recurse=False)):
             if isinstance(value, torch.Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
     return copy.deepcopy(model, memo)

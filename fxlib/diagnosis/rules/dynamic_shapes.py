@@ -1,7 +1,12 @@
 """FX7xx: an exported program that holds for one size, where the model takes others. `fxlib.captures` finds them."""
 
 from fxlib.diagnosis.rules.nets import net
-from fxlib.diagnosis.rules.rule import Rule, add
+from fxlib.diagnosis.rules.rule import Example, Rule, add
+
+_ONE = (
+    "import torch\nfrom torch import nn\n\n\n# fxlens: Net() <- torch.randn({batch}, 3)\nclass Net(nn.Module):\n"
+    "    def forward(self, x):\n        return x.softmax(-1)\n"
+)
 
 add(
     Rule(
@@ -24,12 +29,25 @@ tensor operation in place of the loop. `torch.onnx.export` exports in the same w
     Rule(
         "FX702",
         "example-of-one",
-        "The example has a size of 1, which torch.export takes for a constant",
-        "The example has a size of 1, which torch.export takes for a constant",
-        "hint",
-        """torch treats the sizes 0 and 1 as constants: broadcasting depends on them. A dimension that is to vary needs
-an example of 2 or more.""",
-        advice="Give an example of 2 or more.",
+        "The example has a batch of 1, which torch.export takes for a constant",
+        "The example has a batch of 1, which torch.export takes for a constant",
+        "info",
+        """torch.export takes the sizes 0 and 1 of the example for constants, since broadcasting depends on them. With
+`Dim("batch")` for such a dimension the export raises (*your code specialized it to be a constant (1)*), with `Dim.AUTO`
+the program refuses every other size (*Guard failed: input.size()[0] == 1*). Without `dynamic_shapes` nothing changes:
+the program is for the size of the example, whichever that is. `torch.onnx.export` exports in the same way.
+
+The finding is at the 1 in the comment or the call that gives the example, where that is in the file, otherwise at the
+parameter of forward. Its fix writes a 2 there, in the configuration that has the example, or in a comment above the
+class; it is offered once torch.export took the dimension as dynamic with it. The finding comes up only where the model
+itself takes other sizes. An example that FX Lens found by itself has none: it takes a larger one when it asks which
+sizes vary.""",
+        example=Example(
+            {"net.py": _ONE.format(batch=1)},
+            {"net.py": _ONE.format(batch=2)},
+            "Seen with `fxlens check --captures export`.",
+        ),
+        advice="Use 2 or more in the example.",
     ),
     Rule(
         "FX703",

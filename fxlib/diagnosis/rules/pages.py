@@ -51,7 +51,8 @@ def page(rule: Rule) -> str:
         parts.append(f"Seen with `{entry}(Net(), {inputs}{options})`.")
     if rule.example is not None:
         example = rule.example
-        parts += ["## Traces into something else" if rule.code < "FX3" else "## Fails", *_files(example.bad)]
+        heading = "## Example" if rule.code > "FX5" else "## Fails"
+        parts += ["## Traces into something else" if rule.code < "FX3" else heading, *_files(example.bad)]
         parts += [example.how] if example.how else []
         parts += ["## Works", *_files(example.good)]
     if rule.good:

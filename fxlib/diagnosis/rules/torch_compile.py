@@ -16,7 +16,16 @@ add(
         """Dynamo captures the way that forward goes without running it, so it does not know which side of the
 branch comes next. It ends the graph before the branch, runs the branch in Python, and starts another graph after it.
 `torch.where` computes both sides and picks by element; `torch.cond` keeps the branch in the graph.""",
-        fixes=("if-to-where", "torch-maximum", "if-to-cond", "to-while-loop", "exclude-from-compile"),
+        fixes=(
+            "if-to-where",
+            "raise-to-assert",
+            "fill-where",
+            "continue-to-where",
+            "torch-maximum",
+            "if-to-cond",
+            "to-while-loop",
+            "exclude-from-compile",
+        ),
         torch_text="Detected data-dependent branching (e.g. `if my_tensor.sum() > 0:`).",
         bad=net("if x.sum() > 0:  # <- here\n    x = x + 1\nreturn x"),
         good=net("return torch.where(x.sum() > 0, x + 1, x)"),
@@ -37,6 +46,7 @@ captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullg
             "item-of-tensor",
             "sorted-to-sort",
             "all-of-list",
+            "if-to-where",
             "to-while-loop",
             "dynamo-setting",
             "exclude-from-compile",

@@ -93,7 +93,31 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
             found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         judgement = found
         verdicts.append(captured.verdict(found.verdicts[name]))
-        job.send("captured", target=target.name, verdicts=verdicts, **_entries(judgement, target.name, job.read))
+        fixes: dict[int, list[Fix]] = {}
+        if name == "shapes":
+            fixes = _of_examples(job, namespace, target, module, judgement, has_data)
+        entries = _entries(judgement, target.name, job.read, fixes)
+        job.send("captured", target=target.name, verdicts=verdicts, **entries)
+
+
+def _of_examples(
+    job: Job, namespace: Any, target: Target, module: Any, judgement: Any, has_data: bool
+) -> dict[int, list[Fix]]:
+    """Puts the findings on sizes of 1 where the user wrote these, and leaves out those on examples that nobody wrote.
+    The fixes, by the numbers of the findings that are left."""
+    from fxlens.worker import example_of_one
+
+    fixes: dict[int, list[Fix]] = {}
+    kept: list[Any] = []
+    for each in judgement.findings:
+        if each.code == "FX702":
+            found = example_of_one.placed(job, namespace, target, module, each, has_data)
+            if found is None:
+                continue
+            each, fixes[len(kept)] = found
+        kept.append(each)
+    judgement.findings = kept
+    return fixes
 
 
 def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:
@@ -141,12 +165,15 @@ def _as_finding(known: _Known) -> Any:
     return Reported(known["code"], known["severity"], known["message"], span, data={"number": known["number"]})
 
 
-def _entries(judgement: Any, name: str, read: Callable[[str], str | None]) -> dict[str, Any]:
+def _entries(
+    judgement: Any, name: str, read: Callable[[str], str | None], fixes: dict[int, list[Fix]]
+) -> dict[str, Any]:
+    """``fixes`` are those that are known already, by the number of the finding."""
     from fxlens.worker import render
 
     also, findings = [], []
-    for each in judgement.findings:
-        entry = render.finding(each, name, _proposals(each, read))
+    for number, each in enumerate(judgement.findings):
+        entry = render.finding(each, name, fixes[number] if number in fixes else _proposals(each, read))
         if "fx" in each.data["captures"]:
             also.append(
                 {

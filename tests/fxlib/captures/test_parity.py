@@ -3,8 +3,10 @@
 import importlib
 
 import pytest
+import torch
 
 from fxlib.captures import judge
+from fxlib.ir.span import source_text
 from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
 
 
@@ -65,6 +67,33 @@ def test_strict_export_says_where_and_why_it_stops():
     line = 1 + next(i for i, each in enumerate((COLLECTION / "effects.py").read_text().splitlines()) if "perf_" in each)
     assert found["export"].outcome == "captured" and found["strict"].outcome == "fails"
     assert found["strict"].reason.startswith(f"line {line}: ")
+
+
+def test_what_is_compiled_first_does_not_change_what_is_exported():
+    reports = importlib.import_module("tests.fxlib.captures.collection.reports")
+    checked = torch.distributions.Distribution._validate_args
+    found = judge(reports.Policy(), reports.Policy.inputs(), captures=["compile", "export"]).verdicts
+    assert checked and torch.distributions.Distribution._validate_args
+    assert (found["compile"].outcome, found["export"].outcome) == ("captured", "fails")
+
+
+def test_an_answer_is_one_finding_for_all_captures_that_ask_for_it():
+    reports = importlib.import_module("tests.fxlib.captures.collection.reports")
+    judgement = judge(reports.Running(), reports.Running.inputs(), captures=["export", "compile"])
+    (found,) = [each for each in judgement.findings if each.code in ("FX501", "FX601")]
+    assert source_text(found.span) == "self.ready" and set(found.data["captures"]) == {"export", "compile"}
+
+
+def test_data_that_is_read_is_found_where_it_is_read():
+    reports = importlib.import_module("tests.fxlib.captures.collection.reports")
+    (found,) = judge(reports.DataRead(), reports.DataRead.inputs(), captures=["export"]).findings
+    assert (found.code, source_text(found.span)) == ("FX508", "x.data")
+
+
+def test_later_calls_are_told_without_names_of_dynamos():
+    reports = importlib.import_module("tests.fxlib.captures.collection.reports")
+    judgement = judge(reports.ScheduledDropout(), reports.ScheduledDropout.inputs(), captures=["compile"])
+    assert "___stack" not in " ".join(each.message for each in judgement.findings)
 
 
 def _starts_statement(case, line, column):

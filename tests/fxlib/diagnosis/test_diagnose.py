@@ -264,6 +264,16 @@ def test_inputs_that_do_not_fit():
     assert finding.code == "FX303" and "too many positional arguments" in finding.message
 
 
+class Gradient(nn.Module):
+    def forward(self, x):
+        x = x.detach().requires_grad_(True)
+        return torch.autograd.grad((x * 2).sum(), x)[0]
+
+
+def test_inputs_fit_what_differentiates_inside():
+    assert fxlib.diagnose(Gradient(), (torch.randn(3),)).codes() == ["FX227"]
+
+
 class Leaf(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -38,6 +41,18 @@ def guarded(x):
 
 def test_a_branch_that_raises_is_not_a_finding():
     assert fxlib.diagnose(guarded, torch.randn(2)).codes() == ["FX101", "FX101", "FX120"]
+
+
+def leaving(x):
+    if not math.isfinite(x.sum()):
+        sys.exit("finite numbers only")
+    return x * len(x)
+
+
+def test_nor_is_one_that_ends_the_process():
+    assert fxlib.diagnose(leaving, torch.randn(2)).codes() == ["FX101", "FX120"]
+    with pytest.raises(SystemExit):
+        fxlib.diagnose(lambda x: sys.exit("always"), torch.randn(2))
 
 
 def shapes_decide(x, mode="fast"):

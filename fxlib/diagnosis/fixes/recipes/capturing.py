@@ -69,7 +69,8 @@ def _returns(block: list[ast.stmt]) -> bool:
 
 @recipe("keep-tensor")
 def keep_tensor(site: Site) -> list[Draft]:
-    """`x.max().item()`, `float(x.mean())` and `x.tolist()` to the tensor itself, where the code computes with it."""
+    """`x.max().item()`, `float(x.mean())` and `x.tolist()` to the tensor itself, where the code computes with it; with
+    `.detach()` where gradients would flow through it."""
     drafts = []
     for call in site.nearest(ast.Call):
         function = call.func
@@ -83,6 +84,9 @@ def keep_tensor(site: Site) -> list[Draft]:
         else:
             continue
         drafts.append(Draft(f"Keep the tensor: {text}", [site.source.replace(call, text)]))
+        if not text.endswith(".detach()"):
+            text = f"{text}.detach()"
+            drafts.append(Draft(f"Keep the tensor: {text}", [site.source.replace(call, text)]))
     return drafts
 
 
@@ -101,16 +105,19 @@ def item_of_tensor(site: Site) -> Draft | None:
 
 
 @recipe("torch-math")
-def torch_math(site: Site) -> Draft | None:
-    """`math.sqrt(x.sum())` to `torch.sqrt(x.sum())`."""
+def torch_math(site: Site) -> list[Draft]:
+    """`math.sqrt(x.sum())` to `torch.sqrt(x.sum())`, or of `x.sum().detach()` where gradients would flow through it."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name and name.startswith("math.") and len(call.args) == 1 and not call.keywords:
             function, edits = site.need(f"torch.{name.removeprefix('math.')}")
-            text = f"{function}({site.text(call.args[0])})"
             note = "gives nan where math raises ValueError"
-            return Draft(f"Compute with {function}", [*edits, site.source.replace(call, text)], note)
-    return None
+            texts = [site.text(call.args[0]), f"{site.operand(call.args[0])}.detach()"]
+            return [
+                Draft(f"Compute with {function}", [*edits, site.source.replace(call, f"{function}({text})")], note)
+                for text in texts
+            ]
+    return []
 
 
 @recipe("mask-to-where")
@@ -288,6 +295,20 @@ def slice_table(site: Site) -> list[Draft]:
                 text = f"{site.text(own)}[:, : {site.operand(other)}.shape[1]]"
                 drafts.append(Draft("Slice the table to the input", [site.source.replace(own, text)]))
     return drafts
+
+
+@recipe("data-to-detach")
+def data_to_detach(site: Site) -> Draft | None:
+    """`x.data` to `x.detach()`, in all of the method."""
+    if site.function is None:
+        return None
+    read = [
+        node
+        for node in ast.walk(site.function)
+        if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load)
+    ]
+    edits = [site.source.replace(node, f"{site.operand(node.value)}.detach()") for node in read]
+    return Draft("Use .detach()", edits) if edits else None
 
 
 @recipe("copy-without-grad")

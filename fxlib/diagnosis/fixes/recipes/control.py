@@ -31,19 +31,20 @@ def condition_text(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
             return None
         if isinstance(node, ast.NamedExpr):
             return None
-    return _tensor_condition(site, test)
+    return tensor_condition(site, test)
 
 
-def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+def tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
+    """As `condition_text`, of a condition that is known to be a question of data."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _tensor_condition(site, test.operand)
+        inner = tensor_condition(site, test.operand)
         if inner is None:
             return None
         name, edits = site.need("torch.logical_not")
         return f"{name}({inner[0]})", edits + inner[1]
     if isinstance(test, ast.BoolOp):
         name, edits = site.need("torch.logical_and" if isinstance(test.op, ast.And) else "torch.logical_or")
-        parts = [_tensor_condition(site, value) for value in test.values]
+        parts = [tensor_condition(site, value) for value in test.values]
         if any(part is None for part in parts):
             return None
         text = parts[0][0]  # type: ignore[index]
@@ -52,7 +53,7 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
         return text, edits + [edit for part in parts for edit in part[1]]  # type: ignore[index]
     if isinstance(test, ast.Compare):
         if len(test.ops) == 1:
-            return site.text(test), []
+            return _compared(site, test), []
         return split_comparison_text(site, test), []
     if isinstance(test, ast.Call):
         function = test.func
@@ -66,13 +67,37 @@ def _tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | No
         if isinstance(function, ast.Name) and called in ("any", "all") and (text := _of_elements(site, test)):
             return f"({text}).{called}()", []
         if called == "bool" and len(test.args) == 1:
-            return _tensor_condition(site, test.args[0])
+            return tensor_condition(site, test.args[0])
+        if (text := _as_elements(site, test)) is not None:
+            return text, []
         if called in ("item",) and isinstance(function, ast.Attribute):
-            return _tensor_condition(site, function.value)
+            return tensor_condition(site, function.value)
         return (site.text(test), []) if called in _BOOLEAN_METHODS else (f"{site.operand(test)} != 0", [])
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return site.text(test), []
     return f"{site.operand(test)} != 0", []
+
+
+def _compared(site: Site, test: ast.Compare) -> str:
+    """A comparison, of the tensor itself where it is of its `.item()`."""
+    left, right = (
+        site.text(side.func.value)
+        if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr == "item"
+        else site.text(side)
+        for side in (test.left, test.comparators[0])
+    )
+    return f"{left} {site.source.between(_end(test.left), _start(test.comparators[0])).strip()} {right}"
+
+
+def _as_elements(site: Site, call: ast.Call) -> str | None:
+    """`torch.allclose(a, b)` and `torch.equal(a, b)`, which give a bool of Python's, as questions about elements."""
+    name = site.call_name(call)
+    if name == "torch.equal" and len(call.args) == 2:
+        return f"({site.operand(call.args[0])} == {site.operand(call.args[1])}).all()"
+    if name == "torch.allclose":
+        arguments = ", ".join(site.text(each) for each in [*call.args, *call.keywords])
+        return f"torch.isclose({arguments}).all()" if site.text(call.func) == "torch.allclose" else None
+    return None
 
 
 def _of_elements(site: Site, call: ast.Call) -> str | None:
