@@ -117,15 +117,18 @@ def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Hashable, str]]
     no_constant = _NO_CONSTANT
 
     def enter(module: nn.Module, path: str) -> dict[str, Any] | None:
-        """Note one module; gives its attributes, or None if its class walks its children in a way of its own."""
+        """Note one module; gives its attributes, or None if its class walks its children in a way of its own, as that
+        of a scripted module does."""
         nonlocal plain
         cls = type(module)
         if cls not in usual:
             if cls.named_modules is not _named_modules or cls.named_children is not _named_children:
                 return None
             usual.add(cls)
-        paths[module] = path
         values = module.__dict__
+        if "_modules" not in values:
+            return None
+        paths[module] = path
         if plain and not no_constant.issuperset(map(type, values.values())):
             plain = not any(isinstance(value, _constant_attribute_types) for value in values.values())
         return values

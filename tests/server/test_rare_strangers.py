@@ -237,6 +237,95 @@ class Noise(nn.Module):
     def forward(self, x):
         return x * self.sigmas[0]
 """,
+    # options that each network adds to, and networks that are found by the name of their file
+    "finding/settings.py": """import argparse
+
+import networks
+
+
+class Settings:
+    def __init__(self):
+        self.ready = False
+
+    def declare(self, parser):
+        parser.add_argument("--kind", default="deep_wide")
+        parser.add_argument("--style", default="plain")
+        parser.add_argument("--width", type=int, default=24)
+        self.ready = True
+        return parser
+
+    def gather(self):
+        if not self.ready:
+            parser = self.declare(argparse.ArgumentParser())
+        found, _ = parser.parse_known_args()
+        extend = networks.extender(found.kind)
+        parser = extend(parser, True)
+        return parser.parse_args()
+
+    def parse(self):
+        found = self.gather()
+        found.total = found.width * 2
+        return found
+""",
+    "finding/networks/__init__.py": """import importlib
+
+from torch import nn
+
+
+def find(kind):
+    module = importlib.import_module("networks." + kind + "_network")
+    wanted = kind.replace("_", "") + "network"
+    found = None
+    for name, each in module.__dict__.items():
+        if name.lower() == wanted.lower() and issubclass(each, nn.Module):
+            found = each
+    if found is None:
+        print("no class", wanted)
+        exit(0)
+    return found
+
+
+def extender(kind):
+    return find(kind).extend
+
+
+def create(settings):
+    network = find(settings.kind)
+    made = network(settings)
+    print(type(made).__name__)
+    return made
+""",
+    "finding/networks/deep_wide_network.py": """import re
+
+import torch
+from torch import nn
+
+
+class DeepWideNetwork(nn.Module):
+    @staticmethod
+    def extend(parser, training):
+        parser.set_defaults(style="layers3x8")
+        parser.add_argument("--outputs", type=int, default=5)
+        return parser
+
+    def __init__(self, settings):
+        super().__init__()
+        assert settings.style.startswith("layers")
+        found = re.search(r"layers(\\d)x(\\d)", settings.style)
+        depth, width = int(found.group(1)), int(found.group(2))
+        sizes = [settings.total] + [width] * depth
+        self.layers = nn.Sequential(*(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])))
+        self.head = nn.Linear(width, settings.outputs)
+
+    def forward(self, x):
+        return self.head(self.layers(x))
+""",
+    "finding/train.py": """from networks import create
+from settings import Settings
+
+settings = Settings().parse()
+network = create(settings)
+""",
     # a base that is not there, and what it has
     "head.py": HEAD
     + """from fxlens_no_such_package.heads import BaseHead
@@ -274,6 +363,7 @@ JUDGED = {
     "registered.py::Registered": "default", "registered.py::Entered": "default", "single.py::Single": "assumed",
     "readonly.py::ReadOnly": "instance", "halved.py::There": "default", "fit.py::Fit": "default",
     "pretrained.py::Pretrained": "default", "noise.py::Noise": "assumed",
+    "finding/networks/deep_wide_network.py::DeepWideNetwork": "workspace",
 }  # fmt: skip
 
 
@@ -286,6 +376,11 @@ def test_judged(checked: dict[str, Any], name: str):
 def test_a_table_is_taken_as_it_is(checked: dict[str, Any]):
     assert "[24, 48, 96]" in checked["stages.py::Stages"]["construct"]["text"]
     assert checked["spread.py::Spread"]["construct"]["text"] == "Spread(10, width=20, depth=3, kind='wide')"
+
+
+def test_a_class_that_is_found_by_its_name_gets_the_options_that_it_sets(checked: dict[str, Any]):
+    text = checked["finding/networks/deep_wide_network.py::DeepWideNetwork"]["construct"]["text"]
+    assert "style='layers3x8'" in text and "outputs=5" in text and "total=48" in text
 
 
 def test_of_a_configuration_that_does_not_fit_only_that_is_assumed(checked: dict[str, Any]):

@@ -93,7 +93,7 @@ class Snapshot:
             if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
         for path, module, name, buffer, version, _ in self._buffers:
-            if module._buffers.get(name) is buffer and buffer._version != version:
+            if name in module._buffers and module._buffers[name] is buffer and buffer._version != version:
                 yield Change(module, path, name, "data", buffer, buffer)
 
     def drew_random(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from . import configs
 from . import values as v
 from .machine import Machine
 from .naming import name_of
+from .symbols import Symbol
 
 Handler = Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]
 ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError)
@@ -178,16 +179,37 @@ def _getattr(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]
     return found
 
 
-def _all_of(machine: Machine, owner: v.Module, first: v.Value | None) -> v.Value:
-    """What a module offers of the kind that is asked for: ``getattr(models, name)``."""
+def _offers(machine: Machine, owner: v.Module) -> Iterator[tuple[str, Symbol]]:
+    """The classes and functions of a module by their names there."""
     facts = machine.symbols.facts.get(owner.file)
     if facts is None:
-        return first or v.Hole("getattr")
+        return
     names = [*facts.imports, *(kind.name for kind in facts.classes), *(scope.name for scope in facts.scopes)]
-    found: dict[Any, v.Value] = {}
     for name in names[:200]:
         symbol = machine.symbols.lookup(owner.file, name) if name and "." not in name else None
-        if symbol is not None and symbol.kind in ("class", "function") and symbol not in found:
+        if symbol is not None and symbol.kind in ("class", "function"):
+            yield name, symbol
+
+
+def members(machine: Machine, owner: v.Module) -> v.Mapping:
+    """``module.__dict__``, for code that looks for a class in it; other values are left out."""
+    return machine.new_dict({name: machine.value_of(symbol) for name, symbol in _offers(machine, owner)}, whole=True)
+
+
+def _getmembers(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+    """``inspect.getmembers(module, inspect.isclass)``."""
+    if not args or not isinstance(args[0], v.Module):
+        return None
+    kind = v.Class if len(args) > 1 else v.Value
+    pairs = [(name, each) for name, each in members(machine, args[0]).items.items() if isinstance(each, kind)]
+    return machine.new_list([machine.new_list([v.Const(name), each], "tuple") for name, each in pairs])
+
+
+def _all_of(machine: Machine, owner: v.Module, first: v.Value | None) -> v.Value:
+    """What a module offers of the kind that is asked for: ``getattr(models, name)``."""
+    found: dict[Any, v.Value] = {}
+    for _, symbol in _offers(machine, owner):
+        if symbol not in found:
             if symbol.kind == "class" and not machine.symbols.is_module(symbol):
                 continue
             if symbol.kind == "function" and isinstance(first, v.Class):
@@ -288,6 +310,17 @@ def _is_a(machine: Machine, value: v.Value, kind: v.Value) -> bool | None:
     return None
 
 
+def _issubclass(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+    if len(args) != 2:
+        return None
+    kind, base = args
+    if isinstance(kind, v.Class) and isinstance(base, v.Class):
+        return v.Const(base.symbol in machine.symbols.mro(kind.symbol))
+    if isinstance(kind, v.Class) and isinstance(base, v.External) and base.name == "torch.nn.Module":
+        return v.Const(machine.symbols.is_module(kind.symbol))
+    return None
+
+
 def _type(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     if len(args) == 1 and isinstance(args[0], v.Object):
         return args[0].kind
@@ -325,8 +358,9 @@ TABLE: dict[str, Handler] = {
         "range": _range, "enumerate": _enumerate, "zip": _zip, "map": _map, "filter": _filter, "sorted": _sorted,
         "getattr": _getattr, "setattr": _setattr, "hasattr": _hasattr, "vars": _vars, "locals": _vars,
         "globals": _globals, "isinstance": _isinstance, "type": _type, "eval": _eval, "next": _next, "iter": first,
-        "print": nothing, "open": configs.opened, "exec": nothing, "reversed": _reversed,
+        "issubclass": _issubclass, "print": nothing, "open": configs.opened, "exec": nothing, "reversed": _reversed,
     }.items()},
+    "inspect.getmembers": _getmembers,
 }  # fmt: skip
 
 

@@ -52,7 +52,12 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
     seen: set[Symbol] = {kind}
     queue: list[tuple[Symbol, int]] = [(kind, 0)]
     scopes = 0
-    while queue and scopes < _MOST_SCOPES:
+    while (queue or not found) and scopes < _MOST_SCOPES:
+        if not queue:  # nobody names it
+            queue = [(each, 1) for each in _finders(workspace, kind) if each not in seen]
+            seen.update(each for each, _ in queue)
+            if not queue:
+                break
         symbol, depth = queue.pop(0)
         used = False
         for path in workspace.configuring(symbol)[:_MOST_CONFIGURATIONS] if symbol.kind == "class" else ():
@@ -110,6 +115,16 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
 def _order(workspace: Workspace, entry: Entry) -> tuple[str, int, str]:
     scope = workspace.symbols.scopes(entry.file).get(entry.scope)
     return entry.file, scope.line if scope is not None else 0, entry.scope
+
+
+def _finders(workspace: Workspace, kind: Symbol) -> Iterator[Symbol]:
+    """Functions and classes that import modules by names that they put together, the nearest first."""
+    if not workspace.symbols.is_module(kind):
+        return
+    for path in sorted(workspace.readers("import_module"), key=lambda path: (distance(kind.file, path), path)):
+        for scope in workspace.facts[path].scopes:
+            if scope.name and any(name.rpartition(".")[2] == "import_module" for name in scope.names):
+                yield next(_above(workspace, path, scope.name, kind))
 
 
 _STEPS = {"training_step", "validation_step", "test_step", "predict_step", "model_step", "shared_step"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from . import argparsers, configs
+from . import argparsers, builtin_functions, configs
 from . import values as v
 from .machine import MOST_ITEMS, PLAIN_ERRORS, SYMBOLIC, Machine
 from .naming import name_of, text_name
@@ -262,6 +262,8 @@ class Expressions(Machine):
             return argparsers.flag(self, name) if base.name.endswith("FLAGS") else v.External(f"{base.name}.{name}")
         if isinstance(base, v.Module):
             found = self.module_name(base.file, name)
+            if found is None and name in ("items", "keys", "values"):
+                return v.Method(builtin_functions.members(self, base), name)  # of its `__dict__`
             return v.Hole(name) if found is None else found
         if isinstance(base, v.Mapping):
             return self._of_mapping(base, name)

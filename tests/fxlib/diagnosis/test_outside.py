@@ -251,6 +251,31 @@ def test_a_scripted_layer_changes_nothing(tmp_path):
     assert diagnose(text, tmp_path).codes() == []
 
 
+SCRIPTED = """
+
+class Scaled(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+
+    @torch.jit.script_method
+    def forward(self, x):
+        return self.inner(x) * 2
+
+"""
+
+
+def test_a_layer_that_scripts_itself_is_one_node(tmp_path):
+    text = _net("return self.l(x)").replace("nn.Linear(3, 3)", "nn.Sequential(Scaled(), nn.ReLU())")
+    text = text.replace("\nclass Net", f"{SCRIPTED}\nclass Net", 1)
+    model = load(text, tmp_path).Net()
+    theirs, ours = torch.fx.symbolic_trace(model), fxlib.symbolic_trace(model)
+    assert [(each.op, str(each.target)) for each in ours.graph.nodes] == [
+        (each.op, str(each.target)) for each in theirs.graph.nodes
+    ]
+    assert diagnose(text, tmp_path).codes() == []
+
+
 def test_torch_fx_is_wrong_about_each(tmp_path):
     """What is found is true: the traced module gives something else than the model, in the first or a later call."""
     cases = [body for body, _ in STATE.values()] + [
