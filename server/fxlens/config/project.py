@@ -38,7 +38,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from fxlens import rules
 from fxlens.ipc.request import Tracer
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_named, is_within, key

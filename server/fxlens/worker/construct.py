@@ -246,14 +246,14 @@ def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = Fal
 def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple[Any, bool]:
     import torch
 
-    from fxlib.diagnosis import lazy_layers
+    from fxlib.diagnosis.lazy_layers import waits
 
     if not real:
         try:
             with torch.device("meta"):
                 module = eval(code, scope(namespace))
             # A layer that learns its sizes from a first call needs a call that works, which one on meta may not.
-            if isinstance(module, kind) and not lazy_layers.waits(module):
+            if isinstance(module, kind) and not (isinstance(module, torch.nn.Module) and waits(module)):
                 return module, _on_meta(module)
         except SystemExit:
             raise

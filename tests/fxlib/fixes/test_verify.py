@@ -155,7 +155,9 @@ def test_a_change_that_callers_notice_is_not_preferred(tmp_path):
 
 def test_sparse_state_and_results_are_compared(tmp_path):
     """As Whisper keeps a mask."""
-    text = HEAD + """
+    text = (
+        HEAD
+        + """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -164,6 +166,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x * len(x), torch.sparse.sum(self.mask, dim=0)
 """
+    )
     (fix,) = [each for each in settled(checker_for(tmp_path, text), "FX120").values() if each.preferred]
     assert "x.shape[0]" in fix.edits[0].text
 
