@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.nn.parameter import is_lazy
+from torch.nn.modules.lazy import LazyModuleMixin
 
 __all__ = ["settle", "waits"]
 
 
 def waits(module: torch.nn.Module) -> bool:
     """Whether a layer of the module has not been called yet, and so has no sizes."""
-    return any(is_lazy(each) for each in itertools.chain(module.parameters(), module.buffers()))
+    return any(
+        isinstance(each, LazyModuleMixin) and each.has_uninitialized_params()  # type: ignore[misc]
+        for each in module.modules()
+    )
 
 
 def settle(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -125,7 +125,7 @@ def _settled(made: Made, inputs: Inputs) -> Inputs:
     """The inputs, with which the module's lazy layers have learnt their sizes."""
     from fxlib.diagnosis import lazy_layers
 
-    if inputs.values is not None:
+    if inputs.values is not None and lazy_layers.waits(made.module):
         with contextlib.suppress(sandbox.OutOfTime), sandbox.trial(_SECONDS):
             lazy_layers.settle(made.module, inputs.values, inputs.concrete or {})
     return inputs
