@@ -14,7 +14,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-_WHOLE = (torch.nn.Module, type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)  # each holds all that an export knows
+_WHOLE = (torch.nn.Module, type, types.ModuleType, *_FUNCTIONS, *_SIZES)
 
 
 class _Tensor:

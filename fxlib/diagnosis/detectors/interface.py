@@ -108,7 +108,9 @@ def lost_hooks(search: Search) -> None:
             says = f"The hook `{name}` of the module is not part of the graph, which is traced from forward alone"
             run.add("FX233", _registered(root) or search.root_class(), says)
             break
-        code = getattr(type(root).__call__, "__code__", None)
+        owner = next(each for each in type(root).__mro__ if "__call__" in vars(each))
+        # One that is put in place of torch's is nobody's root in particular.
+        code = None if owner is nn.Module else getattr(owner.__call__, "__code__", None)
         if code is not None and not is_hidden(code.co_filename):
             head = head_of(code)
             place = Place(head, None, None, (head,)) if head else search.root_class()

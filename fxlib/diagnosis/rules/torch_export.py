@@ -132,7 +132,7 @@ that was scripted.""",
     ),
     Rule(
         "FX508",
-        "export-data",
+        "export-data-attribute",
         "torch.export fails: a tensor's .data is read",
         "{it} gives a tensor that torch.export does not record",
         "error",
