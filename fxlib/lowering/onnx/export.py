@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.leaves import map_tensors, tensors_in
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node, arguments_of, map_arg
 from fxlib.ir.paths import read
 from fxlib.ir.spelling import spelling
@@ -30,6 +31,8 @@ from fxlib.passes.calls import writes_to
 
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
+
+WRITTEN = "forward writes to a parameter or buffer that it reads, of which an engine has the values of the build"
 
 
 @dataclass
@@ -136,6 +139,7 @@ class _Exporter:
     ) -> None:
         self.gm, self.values = gm, values
         self.aliases = aliases
+        self.written = aliases.changed_state() if aliases is not None else set[Node]()
         self.ctx = Context(gm, check=shapes_only)
         self.env: dict[Node, Any] = {}
         self.inputs: list[ir.Value] = []
@@ -213,6 +217,11 @@ class _Exporter:
         owner = read(self.gm, node.target) if node.op == "call_module" else None
         if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
+        if owner is not None and any(map(is_altered, owner.modules())):
+            text = "has hooks or functions of its own in the place of its class's, which no engine runs"
+            raise Unsupported(f"the {type(owner).__name__} {text}")
+        if node in self.written:
+            raise Unsupported(WRITTEN, "FX403")
         converter = find(node.op, node.target, owner)
         if converter is None:
             kind = spelling(node) if owner is None else type(owner).__name__
