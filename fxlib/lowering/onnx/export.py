@@ -145,6 +145,8 @@ class _Exporter:
         self.inputs: list[ir.Value] = []
         self.places: list[int] = []
         self.output: Node | None = None
+        self.foreign: dict[Node, Unsupported] = {}
+        """The placeholders of which ONNX has no such tensors, with the reason."""
 
     def run(self) -> dict[Node, Reason]:
         problems: dict[Node, Reason] = {}
@@ -188,7 +190,12 @@ class _Exporter:
         if not isinstance(fake, torch.Tensor):
             self.env[node] = self._stand_in(node) if _has_tensor(fake) else fake
             return
-        value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
+        try:
+            value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
+        except Unsupported as problem:
+            self.env[node] = None
+            self.foreign[node] = problem
+            return
         for axis, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 self.ctx.symbol(str(size.node.expr), value, axis)
@@ -227,6 +234,8 @@ class _Exporter:
             kind = spelling(node) if owner is None else type(owner).__name__
             raise Unsupported(f"there is no converter for {kind}")
         for source in node.all_input_nodes:
+            if source in self.foreign:
+                raise self.foreign[source]
             if isinstance(self.values[source], Unknown):
                 raise Unsupported(f"it takes {source.name!r}, a number that depends on the values of tensors", "FX402")
         self.ctx.current, self.ctx.fake = node, fake
@@ -252,6 +261,8 @@ class _Exporter:
             if result in self.ctx._fake and tuple(self.ctx._fake[result].shape) == tuple(fake.shape):
                 return result
             return self.ctx.bind(result, fake)
+        if isinstance(result, ir.Value) and isinstance(fake, (tuple, list)):
+            result = (result, *[None] * (len(fake) - 1))  # a converter that gives the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
             return tuple(

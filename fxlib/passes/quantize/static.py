@@ -70,6 +70,7 @@ def quantize_static(
     """
     check_traced(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip, progress)
+    _check_flags("quantize_static()", per_channel=per_channel, symmetric=symmetric)
     if symmetric and form != "qdq":
         raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
     if form not in ("kernels", "qdq"):
@@ -130,6 +131,7 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
         saves.
     """
     check_traced(graph_module, "quantize_dynamic()")
+    _check_flags("quantize_dynamic()", per_channel=per_channel)
     if not isinstance(min_weights, int):
         raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
     result = copy_of(graph_module)
@@ -146,6 +148,16 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
             made[module] = place_module(result, eight, node, "_int8")
         node.target = made[module]
     return in_order(result)
+
+
+def _check_flags(who: str, **flags: Any) -> None:
+    """
+    Raises:
+        TypeError: one of them is neither True nor False.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{who} takes as {name} True or False, not {value!r}")
 
 
 def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any, progress: Any) -> None:
@@ -166,6 +178,8 @@ def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip:
         raise ValueError(f"{who} takes as tolerance 0 or more, or None, not {tolerance}")
     if not callable(progress) and not isinstance(progress, bool):
         raise TypeError(f"{who} takes as progress True, or a function of two numbers, not {type(progress).__name__}")
+    if not isinstance(skip, Iterable):
+        raise TypeError(f"{who} takes as skip a list of names, not {type(skip).__name__}")
     if isinstance(skip, str):
         raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
     layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]
