@@ -27,9 +27,9 @@ from fxlib.benchmark.report import BenchmarkReport, Measurement
 from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import tensors_in
+from fxlib.ir.leaves import copied, tensors_in
 from fxlib.lowering.cache import cache_directory
-from fxlib.lowering.difference import copied, difference
+from fxlib.lowering.difference import difference
 
 _NOTHING = "changes nothing in this model"
 MIN_SAMPLE_S = 0.02

@@ -11,8 +11,7 @@ import torch
 
 from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import cast
-from fxlib.lowering.difference import copied
+from fxlib.ir.leaves import cast, copied
 from fxlib.lowering.engine import BuildOptions, Engine
 from fxlib.lowering.engines import table
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn

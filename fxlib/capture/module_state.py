@@ -7,7 +7,7 @@ the trace there, and every later call and every later trace would read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import is_
 from typing import Any
@@ -34,10 +34,10 @@ def unchanged(root: Any) -> Iterator[list[str]]:
 
     On leaving, the attributes of every module under ``root`` are what they were, in containers too.
 
-    Modules of torch.nn are passed over: they keep nothing. Constants that a trace adds to its root stay, since the
-    graph refers to them. Data that is written in place is not put back.
+    Constants that a trace adds to its root stay, since the graph refers to them. Data that is written in place is not
+    put back.
     """
-    held = [_content(module) for module in _of_users(root)]
+    held = [_content(module) for module in _modules(root)]
     kept: list[str] = []
     if any(before and not _PROXIES.isdisjoint(map(type, _values(before))) for content in held for _, before in content):
         kept = [each for path, module in root.named_modules() for each in _proxies(path, _content(module))]
@@ -77,6 +77,8 @@ def _from_before(kept: list[str]) -> TraceError:
 
 def _proxies(path: str, content: list[tuple[Any, Any]]) -> Iterator[str]:
     """The attributes of a module that hold proxies, alone or in a container."""
+    if not content:
+        return
     (own, _), *containers = content
     within = {id(container) for container, before in containers if not _PROXIES.isdisjoint(map(type, _values(before)))}
     for name, value in own.items():
@@ -88,10 +90,10 @@ def _values(container: Any) -> Any:
     return container.values() if isinstance(container, dict) else container
 
 
-def _of_users(root: Any) -> list[torch.nn.Module]:
-    """The modules under ``root`` that are not of torch.nn."""
+def _modules(root: Any) -> Iterable[torch.nn.Module]:
+    """The modules under ``root``."""
     if not isinstance(root, torch.nn.Module):
-        return []
+        return ()
     reached = {root: None}
     stack = [root]
     while stack:
@@ -100,13 +102,16 @@ def _of_users(root: Any) -> list[torch.nn.Module]:
                 reached[child] = None
                 if child._modules:
                     stack.append(child)
-    torchs = {kind for kind in set(map(type, reached)) if kind.__module__.startswith("torch.nn.")}
-    return [module for module in reached if type(module) not in torchs]
+    return reached
 
 
 def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
     """The containers of a module, its own ``__dict__`` first, each with a copy."""
     own = module.__dict__
+    if type(module).__module__.startswith("torch.nn."):
+        # It keeps nothing itself; its buffers are what others set.
+        buffers = own["_buffers"]
+        return [(buffers, buffers.copy())] if buffers else []
     return [(own, own.copy()), *((value, value.copy()) for value in own.values() if type(value) in _CONTAINERS)]
 
 

@@ -13,11 +13,12 @@ from fxlib.captures.isolation import copied
 from fxlib.captures.judge import judge
 from fxlib.captures.sizes import Inputs
 from fxlib.captures.verdict import Judgement
-from fxlib.diagnosis.fixes.compare import Outcome, agree, copy_of, run
+from fxlib.diagnosis.fixes.compare import Outcome, agree, run
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
 from fxlib.diagnosis.fixes.verify import Checker, Verdict
 from fxlib.diagnosis.report import Finding
+from fxlib.ir.modules import copy_of
 
 __all__ = ["CaptureChecker"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["as_sequence", "cast", "map_tensors", "tensors_in"]
+__all__ = ["as_sequence", "cast", "copied", "map_tensors", "tensors_in"]
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
@@ -17,6 +17,11 @@ def tensors_in(*values: Any) -> list[torch.Tensor]:
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """The same nested tuples, lists and dicts with ``function`` of each tensor in its place."""
     return pytree.tree_map_only(torch.Tensor, function, value)
+
+
+def copied(value: Any) -> Any:
+    """The same nested value with copies of the tensors: a model may write to its inputs."""
+    return map_tensors(torch.clone, value)
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

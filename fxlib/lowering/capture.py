@@ -6,7 +6,6 @@ model on tensors of known shapes, so that it also takes models whose Python look
 
 from __future__ import annotations
 
-import copy
 import logging
 import operator
 import warnings
@@ -24,6 +23,7 @@ from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
 from fxlib.ir.graph import Graph
+from fxlib.ir.modules import copy_of, data_kept
 from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
@@ -107,7 +107,7 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
     gm = model
     if not isinstance(gm, GraphModule):
         concrete = inputs.concrete_args()
-        with unchanged(model), warnings.catch_warnings():
+        with unchanged(model), data_kept(model), warnings.catch_warnings():
             if concrete is not None:
                 warnings.simplefilter("ignore")  # of constants that the trace writes no check for: a call checks them
             gm = symbolic_trace(model, concrete)
@@ -119,21 +119,21 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
     _without_constants(private, inputs.by_placeholder(leaves=info is not None))
     functionalize(private)
     if dtype is not None:
-        private = copy.deepcopy(private).to(dtype)
+        private = copy_of(private).to(dtype)
     return Captured(private, _cast(inputs.tensors, dtype), "fx", output)
 
 
 def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
     """By torch.export. Operators without a converter are taken apart into those of the core operator set."""
     if dtype is not None:
-        model = copy.deepcopy(model).to(dtype)
+        model = copy_of(model).to(dtype)
     tensors = _cast(inputs.tensors, dtype)
     forms: list[Form] = []
     outer = _Tensors(model, inputs, forms.append)
     examples = [_widened(tensor, dims) for tensor, dims in zip(tensors, inputs.dims, strict=True)]
     sizes: Any = [dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in inputs.dims]
     dynamic = (tuple(sizes),) if any(sizes) else None
-    with torch.no_grad(), unchanged(model), _quiet():
+    with torch.no_grad(), unchanged(model), data_kept(model), _quiet():
         program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
         _check_dynamic(program, inputs)
         if not all(_converts(node) for node in program.graph.nodes):

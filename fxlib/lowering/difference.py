@@ -8,8 +8,6 @@ from typing import Any, Literal
 import torch
 import torch.utils._pytree as pytree
 
-from fxlib.ir.leaves import map_tensors
-
 APART = "not finite where eager is, or the reverse"
 """What a difference that is not finite means."""
 Told = float | Literal["not finite"] | None
@@ -40,8 +38,3 @@ def told(value: float | None) -> Told:
 def in_words(value: float, digits: int = 1) -> str:
     """A difference for people."""
     return f"{value:.{digits}e}" if math.isfinite(value) else "not finite"
-
-
-def copied(value: Any) -> Any:
-    """The same nested tuples, lists and dicts with copies of the tensors: a model may write to its inputs."""
-    return map_tensors(torch.clone, value)

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from fxlib.ir.leaves import copied
 from fxlib.ir.node import Node
 from fxlib.ir.spelling import spelling
 from fxlib.lowering.capture import Captured, with_own_graph
-from fxlib.lowering.difference import copied, told
+from fxlib.lowering.difference import told
 from fxlib.lowering.engine import BuildOptions, Engine, Kernel
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.kernels import described

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
-from fxlib.ir.leaves import cast
-from fxlib.lowering.difference import copied, difference
+from fxlib.capture.module_state import unchanged
+from fxlib.ir.leaves import cast, copied
+from fxlib.ir.modules import data_kept
+from fxlib.lowering.difference import difference
 from fxlib.lowering.engine import BuildOptions, EngineError
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inputs import Dynamic, Inputs
@@ -23,6 +25,7 @@ from fxlib.lowering.report import LoweringReport
 from fxlib.lowering.split import MIN_NODES
 from fxlib.lowering.store import read, save
 from fxlib.lowering.structure import Form, put_together, take_apart
+from fxlib.passes.aliases import Aliases
 
 
 class LoweredModule(torch.nn.Module):
@@ -179,6 +182,7 @@ def lower(
     )  # fmt: skip
     if "profiles" in chosen.options:
         prepared.add_profiles()
+    writes = Aliases(prepared.captured.gm).changes_state()
     report = prepared.report(type(model).__name__, engine, chosen.label, precision)
     rows = {row.name: row for row in report.parts}
     outer = prepared.cut.module
@@ -189,7 +193,7 @@ def lower(
         try:
             program = chosen.build(exported, options)
         except EngineError:
-            _run(model, prepared.inputs)
+            _run(model, prepared.inputs, writes)
             raise
         rows[name].build_ms = (time.perf_counter() - begun) * 1e3
         rows[name].info = dict(program.info)
@@ -199,34 +203,36 @@ def lower(
     casting: torch.nn.Module = outer if half is None else _Casting(outer, half)
     lowered = LoweredModule(casting, report, options, prepared.inputs, prepared.captured.output)
     say("compare", 0.95)
-    compare(lowered, model)
+    compare(lowered, model, writes)
     report.timings["compare"] = (time.perf_counter() - built) * 1e3
     say("done", 1.0)
     return lowered
 
 
-def compare(lowered: LoweredModule, model: torch.nn.Module) -> None:
+def compare(lowered: LoweredModule, model: torch.nn.Module, writes: bool = False) -> None:
     """Run both on the example inputs and write the largest differences into the report; does nothing where the inputs
-    have no data."""
+    have no data. `writes` is whether forward writes to parameters; afterwards they are as before."""
     inputs = lowered.inputs
     if any(tensor.is_meta for tensor in [*inputs.tensors, *model.parameters()]):
         return
     if any("cannot_run" in part.info for part in lowered.report.parts):
         return
     with torch.no_grad():
-        expected, got = take_apart(_run(model, inputs))[0], take_apart(inputs.call(lowered, copied(inputs.tensors)))[0]
+        expected = take_apart(_run(model, inputs, writes))[0]
+        with unchanged(model), data_kept(model, writes):
+            got = take_apart(inputs.call(lowered, copied(inputs.tensors)))[0]
     lowered.report.max_abs_error, lowered.report.max_rel_error = difference(expected, got)
 
 
-def _run(model: torch.nn.Module, inputs: Inputs) -> Any:
-    """What the model itself gives for the example.
+def _run(model: torch.nn.Module, inputs: Inputs, writes: bool) -> Any:
+    """What the model itself gives for the example; what it holds is as before, parameters where `writes` says so.
 
     Raises:
         ValueError: it fails.
     """
     try:
-        with torch.no_grad():
-            return inputs.call(model, copied(inputs.tensors))
+        with torch.no_grad(), unchanged(model), data_kept(model, writes):
+            return copied(inputs.call(model, copied(inputs.tensors)))
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{type(model).__name__} itself fails on example_inputs: {lines[0]}") from error

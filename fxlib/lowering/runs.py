@@ -10,8 +10,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import copied
 from fxlib.ir.node import Node
-from fxlib.lowering.difference import copied
 from fxlib.lowering.engine import BuildOptions, Program
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inputs import Inputs

@@ -17,10 +17,9 @@ from torch._dispatch.python import enable_python_dispatcher
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
-from fxlib.ir.leaves import tensors_in
+from fxlib.ir.leaves import copied, tensors_in
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
-from fxlib.lowering.difference import copied
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 

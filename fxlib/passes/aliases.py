@@ -18,6 +18,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from fxlib.ir.leaves import tensors_in
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import find
 from fxlib.passes.calls import METADATA, writes_to
@@ -106,6 +107,10 @@ class Aliases:
         found = {user for node in state for user in node.users}
         return found | {n for n in self.order if n.op == "call_module" and not written.isdisjoint(self._state(n))}
 
+    def changes_state(self) -> bool:
+        """Whether an in-place operator of the graph may change parameters or buffers."""
+        return any(not isinstance(key, Node) for key in self._written())
+
     def visible_write(self, node: Node) -> bool:
         """Whether others can tell that ``node`` wrote in place, so that a functional copy would differ."""
         place = self.order[node]
@@ -117,8 +122,14 @@ class Aliases:
         return False
 
     def readers(self, node: Node) -> list[Node]:
-        """Every node that reads memory of ``node``'s group."""
-        return list(dict.fromkeys(user for member in self.group(node) for user in member.users))
+        """Every node that reads memory of ``node``'s group, as an argument or in the parameters of its module."""
+        found = dict.fromkeys(user for member in self.group(node) for user in member.users)
+        state = {key for key in self.keys(node) if not isinstance(key, Node)}
+        if state:
+            found |= dict.fromkeys(
+                n for n in self.order if n.op == "call_module" and not state.isdisjoint(self._state(n))
+            )
+        return list(found)
 
     def dead_after(self, node: Node, reader: Node) -> bool:
         """Whether ``reader`` may overwrite the value of ``node``: memory that the graph made itself, which no alias
@@ -208,10 +219,10 @@ def storages(value: object) -> set[Hashable]:
 
 
 def _kind_of_module(module: nn.Module) -> str:
-    hooked = module._forward_hooks or module._forward_pre_hooks
-    if not hooked and getattr(module, "makes_new_memory", False):
+    altered = is_altered(module)
+    if not altered and getattr(module, "makes_new_memory", False):
         return "fresh"
-    if hooked or not type(module).__module__.startswith("torch.nn.modules."):
+    if altered or not type(module).__module__.startswith("torch.nn.modules."):
         return "unknown"
     if isinstance(module, _VIEW_MODULES):
         return "view"

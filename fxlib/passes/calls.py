@@ -16,6 +16,7 @@ from torch import nn
 
 from fxlib.ir.arguments import CALLS, Target
 from fxlib.ir.leaves import as_sequence
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 
 __all__ = [
@@ -205,7 +206,7 @@ def called(root: nn.Module, node: Node) -> str | None:
     """The common name of the operator, or None where the table has none."""
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
-        return None if module._forward_hooks or module._forward_pre_hooks else _MODULES.get(type(module))
+        return None if is_altered(module) else _MODULES.get(type(module))
     if node.op == "call_function":
         try:
             return _FUNCTIONS.get(node.target)

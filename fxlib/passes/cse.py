@@ -12,6 +12,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import has_effect, is_library_function
@@ -54,7 +55,7 @@ def _repeatable(root: nn.Module, node: Node, changed: set[Node]) -> bool:
         return False
     if node.op == "call_module":
         modules = list(root.get_submodule(str(node.target)).modules())
-        if any(m._forward_hooks or m._forward_pre_hooks for m in modules):
+        if any(map(is_altered, modules)):
             return False
         return all(
             type(m).__module__.startswith("torch.nn.") and not (m.training and isinstance(m, _STATEFUL))

@@ -13,7 +13,7 @@ from fxlib.ir.arguments import Target
 from fxlib.ir.node import Node
 from fxlib.ir.paths import attribute_of_modules
 
-__all__ = ["between", "checked", "free_path", "in_order", "insert_like", "yield_to"]
+__all__ = ["between", "checked", "free_path", "in_order", "insert_like", "place_module", "yield_to"]
 
 _ABSENT = object()
 
@@ -36,6 +36,24 @@ def free_path(root: nn.Module, wanted: str) -> str:
     """``wanted``, or the first of ``wanted_1``, ``wanted_2``, … where ``root`` has nothing yet."""
     candidates = itertools.chain([wanted], map(f"{wanted}_{{}}".format, itertools.count(1)))
     return next(path for path in candidates if attribute_of_modules(root, path, _ABSENT) is _ABSENT)
+
+
+def place_module(graph_module: GraphModule, made: nn.Module, layer: Node, suffix: str) -> str:
+    """Put a module that takes over one call of a layer into the layer's place, or beside it where another node needs
+    the layer, under one of its names or within a module that is called whole; returns the path."""
+    path = str(layer.target)
+    old = graph_module.get_submodule(path)
+    names = {name for name, m in graph_module.named_modules(remove_duplicate=False) if m is old}
+    reached = {name[:end] for name in names for end in (i for i, c in enumerate(f"{name}.") if c == ".")}
+    needed = any(
+        (node.op == "call_module" and str(node.target) in reached)
+        or (node.op == "get_attr" and str(node.target).rpartition(".")[0] in names)
+        for node in graph_module.graph.nodes
+        if node is not layer
+    )
+    place = free_path(graph_module, f"{path}{suffix}") if needed else path
+    graph_module.add_submodule(place, made)
+    return place
 
 
 def between(first: Node, last: Node) -> Iterator[Node]:

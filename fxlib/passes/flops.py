@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fxlib.ir.arguments import Target
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
 from fxlib.passes.calls import called
@@ -47,7 +48,7 @@ def kind_of(root: nn.Module, node: Node) -> str:
         return "elementwise"
     if node.op == "call_module":
         module = submodule(root, str(node.target))
-        if not (module._forward_hooks or module._forward_pre_hooks):
+        if not is_altered(module):
             kind = _MODULE_KINDS.get(type(module))
             if kind is not None:
                 return kind

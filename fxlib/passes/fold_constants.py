@@ -13,6 +13,7 @@ import torch
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import CALLS
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import has_effect, is_library_function
@@ -62,7 +63,7 @@ def _foldable(root: GraphModule, node: Node, known: Container[Node]) -> bool:
     if node.op not in CALLS or not inputs or not all(map(known.__contains__, inputs)) or has_effect(root, node):
         return False
     if node.op == "call_module":
-        return not any(m.training or m._forward_hooks for m in root.get_submodule(str(node.target)).modules())
+        return not any(m.training or is_altered(m) for m in root.get_submodule(str(node.target)).modules())
     return node.op == "call_method" or is_library_function(node.target)
 
 

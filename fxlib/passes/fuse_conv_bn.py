@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,13 +20,14 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Target
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import read
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import called, is_dropout_off, value_users
 from fxlib.passes.checks import remove_checks
 from fxlib.passes.dead_code import eliminate_dead_code
-from fxlib.passes.edits import free_path, yield_to
+from fxlib.passes.edits import free_path, place_module, yield_to
 from fxlib.passes.folding import NormParameters, fold_weight_and_bias
 
 __all__ = ["Fused", "FusionReport", "Refused", "find_conv_bn", "fuse_conv_bn"]
@@ -107,8 +107,8 @@ def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     """Fold every batch norm that can be into the layer before it; changes and returns ``graph_module``.
 
     The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before, where there are linear
-    layers: only a known rank tells whether a batch norm after a linear layer runs over the layer's channels. With
-    shapes known, assertions on ranks and dtypes that they prove go, too.
+    layers, or 1-D convolutions of inputs without a batch: only a known rank tells whether a batch norm after them runs
+    over the layer's channels. With shapes known, assertions on ranks and dtypes that they prove go, too.
     """
     check_traced(graph_module, "fuse_conv_bn()")
     report = FusionReport()
@@ -283,8 +283,8 @@ def _check_rank(given: Node, spatial: int | None) -> None:
 
 
 def _refuse_hooks(module: nn.Module, who: str) -> None:
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-        raise _NotFusable(f"{who} has hooks that fusion would lose")
+    if is_altered(module) or module._backward_hooks:
+        raise _NotFusable(f"{who} has hooks or functions of its own that fusion would lose")
     if "parametrizations" in module._modules:
         raise _NotFusable(f"{who} has parametrized weights")
 
@@ -312,37 +312,8 @@ def _fuse_module(
         fused._buffers, fused._modules = dict(module._buffers), dict(module._modules)
         fused.weight = nn.Parameter(weight, module.weight.requires_grad)
         fused.bias = nn.Parameter(bias, module.weight.requires_grad)
-        made[key] = _place_module(graph_module, str(layer.target), fused, layer)
+        made[key] = place_module(graph_module, fused, layer, "_fused")
     layer.target = made[key]
-
-
-def _place_module(graph_module: GraphModule, path: str, fused: nn.Module, layer: Node) -> str:
-    """Where the fused layer goes: its old place if no other node or name needs that, else a new name beside it."""
-    old = graph_module.get_submodule(path)
-    names = {name for name, m in graph_module.named_modules(remove_duplicate=False) if m is old}
-    needed = any(
-        n is not layer and n.op in ("call_module", "get_attr") and (str(n.target) in names or _owner(n) in names)
-        for n in graph_module.graph.nodes
-    )
-    place = path
-    index = 0
-    while needed and _exists(graph_module, place):
-        place = f"{path}_fused{index or ''}"
-        index += 1
-    graph_module.add_submodule(place, fused)
-    return place
-
-
-def _owner(node: Node) -> str:
-    return str(node.target).rpartition(".")[0]
-
-
-def _exists(graph_module: GraphModule, path: str) -> bool:
-    try:
-        attrgetter(path)(graph_module)
-    except AttributeError:
-        return False
-    return True
 
 
 _ARGUMENTS: dict[bool | None, tuple[str, ...]] = {

@@ -16,6 +16,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, metadata_read, module_of, mutates
@@ -100,7 +101,7 @@ def _sum_in_place(graph_module: GraphModule) -> None:
 
 
 def _packable(module: nn.Module) -> bool:
-    if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
+    if is_altered(module) or "parametrizations" in module._modules:
         return False
     if type(module) is nn.Conv2d:
         return (

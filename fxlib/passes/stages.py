@@ -58,6 +58,8 @@ def split_into_stages(
         raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
     if isinstance(weigh, str) and weigh not in _WEIGHTS:
         raise KeyError(f"split_into_stages(weigh={weigh!r}) is none of {', '.join(map(repr, _WEIGHTS))}")
+    if not isinstance(weigh, str) and not callable(weigh):
+        raise TypeError(f"split_into_stages() takes as weigh a name or a function, not {type(weigh).__name__}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
     measure = _WEIGHTS[weigh] if isinstance(weigh, str) else weigh

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from fxlib.ir.arguments import Target
+from fxlib.ir.modules import is_altered
 from fxlib.ir.paths import read, submodule
 from fxlib.ir.spelling import target_name
 from fxlib.shapes import (  # noqa: F401  (they fill the tables)
@@ -116,7 +117,7 @@ def _grad(out: Any, wanted: bool) -> Any:
 def _module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = MODULES.get(type(module))
     out = None
-    if rule is not None and not (module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__):
+    if rule is not None and not is_altered(module):
         out = answer(rule, (module, *args), kwargs)
     if out is None:
         key = _key(_likeness(module), args, kwargs)
@@ -213,8 +214,8 @@ def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
     state = [(name, described(p)) for name, p in module.named_parameters()]
     state += [(name, described(b)) for name, b in module.named_buffers()]
     modes = tuple(m.training for m in module.modules())
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
-    if hooked or not all(type(m).__module__.startswith("torch.nn.") for m in module.modules()):
+    plain = (type(m).__module__.startswith("torch.nn.") and not is_altered(m) for m in module.modules())
+    if not all(plain):
         return (module, modes, *state)
     return (type(module), repr(module), modes, *state)
 

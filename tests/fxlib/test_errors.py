@@ -129,6 +129,13 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("decompose: a list", lambda: decompose(GM, [torch.relu]), TypeError, "as rules a mapping .*not list"),
     ("activations: no such", lambda: replace_activations(GM, "reru", nn.GELU()), ValueError, "no operator 'reru'"),
     ("activations: a name", lambda: replace_activations(GM, "relu", "gelu"), TypeError, "a module or .*'gelu'"),
+    ("lower: a flag", lambda: lower(MODEL, (X,), min_nodes=True), TypeError, "as min_nodes an integer, not bool"),
+    ("lower: a negative number", lambda: lower(MODEL, (X,), min_nodes=-1), ValueError, "min_nodes 0 or more, not -1"),
+    ("static: skip nothing", lambda: quantize_static(GM, [X], skip=None), TypeError, "skip a list of .*NoneType"),
+    ("static: per channel", lambda: quantize_static(GM, [X], per_channel="no"), TypeError, "True or False, not 'no'"),
+    ("static: a word", lambda: quantize_static(GM, [X], form="qdq", symmetric="no"), TypeError, "symmetric True or"),
+    ("dynamic: per channel", lambda: quantize_dynamic(GM, per_channel=3), TypeError, "per_channel True or False"),
+    ("stages: weigh by nothing", lambda: split_into_stages(GM, 2, X, weigh=None), TypeError, "weigh a name or .*None"),
     ("len", lambda: fxlib.symbolic_trace(lambda x: len(x)), RuntimeError, r"'len' .* at module scope"),
 ]  # fmt: skip
 

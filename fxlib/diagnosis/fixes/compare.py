@@ -27,7 +27,6 @@ __all__ = [
     "STEEP",
     "Outcome",
     "agree",
-    "copy_of",
     "run",
     "same_state",
     "seed_all",
@@ -195,19 +194,6 @@ def _gradients(wanted: dict[str, torch.Tensor], value: Any) -> dict[str, torch.T
     found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
     pairs = zip(wanted.items(), found, strict=True)
     return {name: torch.zeros_like(tensor) if g is None else g.detach() for (name, tensor), g in pairs}
-
-
-def copy_of(model: torch.nn.Module, sharing: bool = False) -> Any:
-    """A deep copy. A tensor that was computed, such as the weight of ``weight_norm``, is copied without its history.
-
-    With ``sharing`` the parameters are those of the model: who uses the copy gives them their values back
-    (`take_weights`), which takes a fraction of the time and no memory."""
-    memo: dict[int, Any] = {id(each): each for each in model.parameters()} if sharing else {}
-    for module in model.modules():
-        for value in (*vars(module).values(), *module.buffers(recurse=False)):
-            if isinstance(value, torch.Tensor) and not value.is_leaf:
-                memo[id(value)] = value.detach().clone()
-    return copy.deepcopy(model, memo)
 
 
 def seed_all(seed: int) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis import lazy_layers
-from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, copy_of, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
+from fxlib.ir.modules import copy_of
 
 __all__ = ["Example", "Lacking", "nothing", "positional"]
 

@@ -20,7 +20,6 @@ from fxlib.diagnosis.fixes.compare import (
     NOT_FINITE,
     Outcome,
     agree,
-    copy_of,
     run,
     same_state,
     seed_all,
@@ -33,6 +32,7 @@ from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
 from fxlib.diagnosis.fixes.switching import differing, switching
+from fxlib.ir.modules import copy_of
 
 __all__ = ["Checker", "Verdict", "verify"]
 

@@ -14,6 +14,7 @@ import torch.utils._pytree as pytree
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.leaves import map_tensors, tensors_in
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node, arguments_of, map_arg
 from fxlib.ir.paths import read
 from fxlib.ir.spelling import spelling
@@ -30,6 +31,8 @@ from fxlib.passes.calls import writes_to
 
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
+
+WRITTEN = "forward writes to a parameter or buffer that it reads, of which an engine has the values of the build"
 
 
 @dataclass
@@ -136,11 +139,14 @@ class _Exporter:
     ) -> None:
         self.gm, self.values = gm, values
         self.aliases = aliases
+        self.written = aliases.changed_state() if aliases is not None else set[Node]()
         self.ctx = Context(gm, check=shapes_only)
         self.env: dict[Node, Any] = {}
         self.inputs: list[ir.Value] = []
         self.places: list[int] = []
         self.output: Node | None = None
+        self.foreign: dict[Node, Unsupported] = {}
+        """The placeholders of which ONNX has no such tensors, with the reason."""
 
     def run(self) -> dict[Node, Reason]:
         problems: dict[Node, Reason] = {}
@@ -184,7 +190,12 @@ class _Exporter:
         if not isinstance(fake, torch.Tensor):
             self.env[node] = self._stand_in(node) if _has_tensor(fake) else fake
             return
-        value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
+        try:
+            value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
+        except Unsupported as problem:
+            self.env[node] = None
+            self.foreign[node] = problem
+            return
         for axis, size in enumerate(fake.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 self.ctx.symbol(str(size.node.expr), value, axis)
@@ -213,11 +224,18 @@ class _Exporter:
         owner = read(self.gm, node.target) if node.op == "call_module" else None
         if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
+        if owner is not None and any(map(is_altered, owner.modules())):
+            text = "has hooks or functions of its own in the place of its class's, which no engine runs"
+            raise Unsupported(f"the {type(owner).__name__} {text}")
+        if node in self.written:
+            raise Unsupported(WRITTEN, "FX403")
         converter = find(node.op, node.target, owner)
         if converter is None:
             kind = spelling(node) if owner is None else type(owner).__name__
             raise Unsupported(f"there is no converter for {kind}")
         for source in node.all_input_nodes:
+            if source in self.foreign:
+                raise self.foreign[source]
             if isinstance(self.values[source], Unknown):
                 raise Unsupported(f"it takes {source.name!r}, a number that depends on the values of tensors", "FX402")
         self.ctx.current, self.ctx.fake = node, fake
@@ -243,6 +261,8 @@ class _Exporter:
             if result in self.ctx._fake and tuple(self.ctx._fake[result].shape) == tuple(fake.shape):
                 return result
             return self.ctx.bind(result, fake)
+        if isinstance(result, ir.Value) and isinstance(fake, (tuple, list)):
+            result = (result, *[None] * (len(fake) - 1))  # a converter that gives the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
             return tuple(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import as_sequence
+from fxlib.ir.leaves import as_sequence, copied
 from fxlib.ir.node import Node
 from fxlib.passes.quantize.observers import OBSERVERS, Observer, QParams
 from fxlib.passes.quantize.plan import Plan
@@ -49,7 +49,7 @@ def calibrate(
     runs = 0
     with torch.no_grad():
         for item in data:
-            runner.run(*as_sequence(item))
+            runner.run(*copied(as_sequence(item)))
             runs += 1
             if progress is not None:
                 progress(runs, total)

@@ -156,9 +156,12 @@ class _Converter:
         keep = layer.other is not None or (last in self.wanted and not self._needs_float(last))
         out = self.ranges[last] if keep else None
         kind = QuantizedConv2d if isinstance(module, nn.Conv2d) else QuantizedLinear
-        path, index = f"{node.target}_int8", 1
+        place = str(node.target)
+        if any(place.startswith(f"{each.target}.") for each in self.root.graph.find_nodes(op="call_module")):
+            place = place.replace(".", "_")  # the module around it is called whole, and stays as it is
+        path, index = f"{place}_int8", 1
         while path in self.modules:
-            path, index = f"{node.target}_int8_{index}", index + 1
+            path, index = f"{place}_int8_{index}", index + 1
         options: dict[str, Any] = {} if layer.other is None else {"other": self.ranges[layer.other]}
         self.modules[path] = kind(module, self.ranges[source], out, layer.post, self.per_channel, **options)  # type: ignore[index]
         inputs = [self._bytes(n) for n in (source, layer.other) if isinstance(n, Node)]

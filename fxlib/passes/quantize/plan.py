@@ -15,6 +15,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.leaves import as_sequence
+from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import argument, called, module_of, mutates
@@ -114,12 +115,7 @@ def carried(node: Node) -> list[Node]:
 
 
 def _is_layer(module: nn.Module, node: Node) -> bool:
-    if (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or not isinstance(argument(node, 0, "input"), Node)
-        or not node.args
-    ):
+    if is_altered(module) or not isinstance(argument(node, 0, "input"), Node) or not node.args:
         return False
     if type(module) is nn.Conv2d:
         plain = module.padding_mode == "zeros" and not isinstance(module.padding, str)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import NoneType
 from typing import Any
@@ -13,9 +12,12 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
-from fxlib.ir.leaves import as_sequence
+from fxlib.ir.leaves import as_sequence, copied
+from fxlib.ir.modules import copy_of, data_kept, is_altered
+from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import module_of
 from fxlib.passes.dropout import remove_dropout
+from fxlib.passes.edits import in_order, place_module
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.optimize_for_inference import pack_layers
@@ -68,6 +70,7 @@ def quantize_static(
     """
     check_traced(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip, progress)
+    _check_flags("quantize_static()", per_channel=per_channel, symmetric=symmetric)
     if symmetric and form != "qdq":
         raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
     if form not in ("kernels", "qdq"):
@@ -79,7 +82,7 @@ def quantize_static(
     if first is None:
         raise ValueError("quantize_static() got no calibration data: pass at least one example input")
     example = tuple(as_sequence(first))
-    model = copy.deepcopy(graph_module)
+    model = copy_of(graph_module)
     propagate(model, *example)
     remove_dropout(fuse_conv_bn(model))
     if form == "kernels":
@@ -87,24 +90,28 @@ def quantize_static(
     bar = text_progress if progress is True else progress or None
     skipped = frozenset(skip)
     plan = make_plan(model, skipped)
-    ranges = calibrate(model, plan, items, observer, bar)
-    report = QuantizationReport(layer_errors(model, plan, ranges, example, per_channel))
-    with torch.no_grad():
-        expected = first_result(model(*example))
+    every = Aliases(model).changes_state()
+
+    def kept(run: Callable[[], Any]) -> Any:
+        with torch.no_grad(), data_kept(model, every):
+            return run()
+
+    ranges = kept(lambda: calibrate(model, plan, items, observer, bar))
+    report = QuantizationReport(kept(lambda: layer_errors(model, plan, ranges, copied(example), per_channel)))
+    expected = kept(lambda: first_result(model(*copied(example))))
 
     def converted(left: frozenset[str]) -> tuple[GraphModule, float | None]:
         some = make_plan(model, skipped | left) if left else plan
-        own = calibrate(model, some, items, observer) if left else ranges
+        own = kept(lambda: calibrate(model, some, items, observer)) if left else ranges
         if symmetric:
             own = {node: q.symmetric() for node, q in own.items()}
         made = (to_kernels if form == "kernels" else to_qdq)(model, some, own, per_channel)
-        with torch.no_grad():
-            found = first_result(made(*example))
+        found = kept(lambda: first_result(made(*copied(example))))
         return made, None if found is None or expected is None else relative_error(found, expected)
 
     result, report.total_error = converted(frozenset())
     if tolerance is not None and (report.total_error or 0.0) > tolerance:
-        harm = harms(model, plan, ranges, example, per_channel)
+        harm = kept(lambda: harms(model, plan, ranges, copied(example), per_channel))
         left = left_in_float(harm, tolerance, lambda names: converted(names)[1] or 0.0)
         result, report.total_error = converted(left)
         report.layers = [replace(e, quantized=e.node not in left, harm=harm[e.node]) for e in report.layers]
@@ -117,20 +124,40 @@ def quantize_static(
 def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_weights: int = 1024) -> GraphModule:
     """Int8 weights for every linear layer, ranges of inputs found at run time; needs no data, changes a copy.
 
+    Layers stay in float that forward writes to, and those with hooks.
+
     Args:
         min_weights: layers with fewer weights than this stay in float, where finding the range costs more than it
         saves.
     """
     check_traced(graph_module, "quantize_dynamic()")
+    _check_flags("quantize_dynamic()", per_channel=per_channel)
     if not isinstance(min_weights, int):
         raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
-    result = copy.deepcopy(graph_module)
+    result = copy_of(graph_module)
+    written = Aliases(result).changed_state()
+    made: dict[nn.Module, str] = {}
     for node in result.graph.nodes:
         module = module_of(result, node)
-        if type(module) is nn.Linear and module.weight.dtype is torch.float32 and module.weight.numel() >= min_weights:
-            result.set_submodule(str(node.target), DynamicQuantizedLinear(module, per_channel).eval())
-    result.recompile()
-    return result
+        if type(module) is not nn.Linear or is_altered(module) or node in written:
+            continue
+        if module.weight.dtype is not torch.float32 or module.weight.numel() < min_weights:
+            continue
+        if module not in made:
+            eight = DynamicQuantizedLinear(module, per_channel).eval()
+            made[module] = place_module(result, eight, node, "_int8")
+        node.target = made[module]
+    return in_order(result)
+
+
+def _check_flags(who: str, **flags: Any) -> None:
+    """
+    Raises:
+        TypeError: one of them is neither True nor False.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{who} takes as {name} True or False, not {value!r}")
 
 
 def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any, progress: Any) -> None:
@@ -151,6 +178,8 @@ def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip:
         raise ValueError(f"{who} takes as tolerance 0 or more, or None, not {tolerance}")
     if not callable(progress) and not isinstance(progress, bool):
         raise TypeError(f"{who} takes as progress True, or a function of two numbers, not {type(progress).__name__}")
+    if not isinstance(skip, Iterable):
+        raise TypeError(f"{who} takes as skip a list of names, not {type(skip).__name__}")
     if isinstance(skip, str):
         raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
     layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]

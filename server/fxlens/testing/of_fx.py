@@ -24,13 +24,14 @@ def _difference(model: Any, graph_module: Any, inputs: Any) -> str:
 
     from fxlib.diagnosis.engine.inputs import normalise
     from fxlib.diagnosis.fixes import compare
+    from fxlib.ir.modules import copy_of
 
     args, kwargs = normalise(inputs) or ((), {})
-    copied = compare.copy_of(model) if isinstance(model, torch.nn.Module) else model
+    copied = copy_of(model) if isinstance(model, torch.nn.Module) else model
     eager = compare.run(copied, args, kwargs, "", gradients=False)
     if eager.error is not None:
         return f"the model itself raises {eager.error} on these inputs"
-    traced = compare.run(compare.copy_of(graph_module), args, kwargs, "", gradients=False)
+    traced = compare.run(copy_of(graph_module), args, kwargs, "", gradients=False)
     if traced.error is not None:
         return f"the graph of torch.fx raises {traced.error} where the model does not"
     same, _, what = compare.agree(eager, traced)

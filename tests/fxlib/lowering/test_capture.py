@@ -69,3 +69,28 @@ def test_regions_of_other_settings_are_part_of_the_graph():
 
     report = fxlib.lower(Regions().eval(), (torch.randn(2, 4),), capture="export").report
     assert not report.reasons and report.max_rel_error < 1e-5
+
+
+class FirstOfTwo(nn.Module):
+    """An exported pooling gives values and positions; the positions are not used."""
+
+    def forward(self, x):
+        return nn.functional.adaptive_max_pool2d(x.relu(), (4, 1)).tanh() * 2
+
+
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return (x.abs() * 2 + 1).relu().tanh()
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_the_first_of_several_results(capture):
+    lowered = fxlib.lower(FirstOfTwo().eval(), (torch.randn(2, 3, 8, 8),), capture=capture)
+    assert not lowered.report.reasons and lowered.report.max_rel_error < 1e-5
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_what_reads_numbers_that_onnx_does_not_have_stays(capture):
+    lowered = fxlib.lower(Spectrum().eval(), (torch.randn(2, 3, dtype=torch.complex64),), capture=capture)
+    (reason,) = lowered.report.reasons.values()
+    assert "no element type for torch.complex64" in reason and lowered.report.max_rel_error < 1e-5

@@ -174,6 +174,13 @@ def parametrized():
     return net
 
 
+def patched():
+    net = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
+    plain = net[0].forward
+    net[0].forward = lambda x: plain(x) * 2
+    return net
+
+
 @pytest.mark.parametrize(
     ("make", "shape", "reason"),
     [
@@ -191,6 +198,7 @@ def parametrized():
         (FunctionalTraining, (2, 3, 4, 4), "`training` argument"),
         (LinearOverSequence, (2, 7, 5), "3-D result"),
         (hooked, (2, 3, 4, 4), "has hooks"),
+        (patched, (2, 3, 4, 4), "functions of its own"),
         (parametrized, (2, 3, 4, 4), "ParametrizedConv2d"),
     ],
 )

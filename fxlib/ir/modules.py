@@ -1,0 +1,64 @@
+"""Modules: whether one does what its class says, copies, and what they hold given back after a run."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["copy_of", "data_kept", "is_altered"]
+
+
+def is_altered(module: nn.Module) -> bool:
+    """Whether a call of a module may do something else than its class says: it has hooks, or functions of its own in
+    the place of its class's, such as another ``forward``."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return True
+    kind: type = type(module)
+    return not _functions_of(kind).isdisjoint(module.__dict__)
+
+
+@functools.lru_cache(maxsize=1024)
+def _functions_of(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
+
+
+def copy_of(model: nn.Module, sharing: bool = False) -> Any:
+    """A deep copy. A tensor that was computed, such as the weight of ``weight_norm``, is copied without its history.
+
+    With ``sharing`` the parameters are those of the model: who uses the copy gives them their values back, which takes
+    a fraction of the time and no memory."""
+    memo: dict[int, Any] = {id(each): each for each in model.parameters()} if sharing else {}
+    for module in model.modules():
+        for value in (*vars(module).values(), *module.buffers(recurse=False)):
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                memo[id(value)] = value.detach().clone()
+    return copy.deepcopy(model, memo)
+
+
+@contextmanager
+def data_kept(root: nn.Module, parameters: bool = False) -> Iterator[None]:
+    """On leaving, the buffers of all modules hold the data that they held, and so do tensors that are attributes.
+
+    Parameters are still where they were; their data is kept only where ``parameters`` asks for that, since it takes
+    their memory again.
+    """
+    held: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = {}
+    for module in root.modules():
+        for value in (*vars(module).values(), *module._buffers.values(), *module._parameters.values()):
+            if isinstance(value, torch.Tensor) and id(value) not in held:
+                copied = parameters or not isinstance(value, nn.Parameter)
+                held[id(value)] = value, value.data, value.data.clone() if copied else None
+    try:
+        yield
+    finally:
+        for tensor, data, before in held.values():
+            if tensor.data_ptr() != data.data_ptr():
+                tensor.data = data
+            if before is not None and not tensor.is_meta:
+                data.copy_(before)
