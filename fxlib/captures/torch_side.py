@@ -121,7 +121,8 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
     chosen = copy.deepcopy(state)
     loggers = [logging.getLogger(name) for name in _names()]
     before = [(each, each.level, each.propagate, each.disabled, [*each.handlers]) for each in loggers]
-    torch._logging.set_logs(**wanted)
+    with _levels_at_once():
+        torch._logging.set_logs(**wanted)
     for artifact in artifacts:
         handler = _Collector(artifact, records)
         for logger in _loggers(artifact):
@@ -130,12 +131,25 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
     try:
         yield records
     finally:
-        torch._logging.set_logs()
-        state.update(chosen)
-        for logger, level, propagate, disabled, handlers in before:
-            logger.handlers, logger.propagate, logger.disabled = handlers, propagate, disabled
-            if logger.level != level:
-                logger.setLevel(level)
+        with _levels_at_once():
+            torch._logging.set_logs()
+            state.update(chosen)
+            for logger, level, propagate, disabled, handlers in before:
+                logger.handlers, logger.propagate, logger.disabled = handlers, propagate, disabled
+                if logger.level != level:
+                    logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _levels_at_once() -> Iterator[None]:
+    """Each level that changes makes every logger of the process forget what it knows: here once for all of them."""
+    manager: Any = logging.root.manager
+    manager._clear_cache = lambda: None
+    try:
+        yield
+    finally:
+        del manager._clear_cache
+        manager._clear_cache()
 
 
 @contextlib.contextmanager
