@@ -46,6 +46,11 @@ def _was_buffer(change: Change) -> bool:
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:
+    """The statement that writes the attribute by its name, or else by one that is computed."""
+    return _writing(instrumentation, change, False) or _writing(instrumentation, change, True)
+
+
+def _writing(instrumentation: Instrumentation, change: Change, computed: bool) -> Place | None:
     """The statement that writes the attribute: of the module's own functions, or else of another's."""
     owner = type(change.module)
     elsewhere: Place | None = None
@@ -57,7 +62,7 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
         if tree is None or not (own or elsewhere is None):
             continue
         for node in ast.walk(tree):
-            target = _written(node, change.name)
+            target = _written(node, change.name, computed)
             if target is None:
                 continue
             span = trees.span_of(target, code.co_filename)
@@ -71,11 +76,14 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
 
 def _on_self(target: Any) -> bool:
     """Whether an attribute is of the function's own module."""
+    if isinstance(target, ast.Call):
+        return getattr(target.func, "id", "") == "setattr" and getattr(target.args[0], "id", "") == "self"
     return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
 
 
-def _written(node: Any, name: str) -> Any:
-    """The ``self.name`` that a statement or call writes."""
+def _written(node: Any, name: str, computed: bool = False) -> Any:
+    """The ``self.name`` that a statement or call writes; with ``computed``, also the call of one that is given a name
+    which is no text."""
     if isinstance(node, ast.Assign):
         targets: list[Any] = []
         for target in node.targets:
@@ -86,10 +94,11 @@ def _written(node: Any, name: str) -> Any:
         if node.func.attr.endswith("_") or node.func.attr in ("append", "update", "add", "extend"):
             targets = [node.func.value]
         elif node.func.attr in ("register_buffer", "__setattr__") and node.args:
-            first = node.args[0]
-            return node if isinstance(first, ast.Constant) and first.value == name else None
+            return node if _may_be(node.args[0], name, computed) else None
         else:
             return None
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
+        return node if _may_be(node.args[1], name, computed) else None
     else:
         return None
     for target in targets:
@@ -98,6 +107,11 @@ def _written(node: Any, name: str) -> Any:
         if isinstance(target, ast.Attribute) and target.attr == name:
             return target
     return None
+
+
+def _may_be(text: ast.expr, name: str, computed: bool) -> bool:
+    """Whether an expression gives a name: it is that text, or no text at all."""
+    return text.value == name if isinstance(text, ast.Constant) else computed
 
 
 ON_GRAPH = (changed,)

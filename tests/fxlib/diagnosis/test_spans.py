@@ -141,6 +141,8 @@ CASES = [
     ("FX207", "return F.dropout(x, 0.5, training=⟦self.training⟧)"),
     ("FX208", "⟦self.count⟧ += 1\nreturn x + 1"),
     ("FX209", "⟦self.cache⟧ = x\nreturn x + 1"),
+    ("FX209", 'name = "first" + "_mean"\n⟦setattr(self, name, x.mean())⟧\nreturn x + 1'),
+    ("FX209", 'name = "other"\nsetattr(self, name, 2)\n⟦self.cache⟧ = x\nreturn x + 1'),
     ("FX210", "⟦self.table⟧ = self.table + x.sum()\nreturn x + 1"),
     ("FX210", "⟦self.table⟧.add_(1)\nreturn x + 1"),
     ("FX211", "y = x + 1\n⟦y.data⟧ = x\nreturn y"),
