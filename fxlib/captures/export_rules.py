@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fxlib.captures.interface import reads_data
+from fxlib.captures.interface import asks_for_gradient, reads_data
 from fxlib.captures.places import Frame
 from fxlib.captures.verdict import holds_for, sentence
 from fxlib.diagnosis.engine.packages import is_installed, short_path
@@ -55,6 +55,8 @@ def rule_of(failure: Failure) -> str:
     if failure.scripted:
         return "FX507"
     text = str(failure.error)
+    if "lifted_tensor" in text and asks_for_gradient(failure.span):
+        return "FX509"
     if "lifted_tensor" in text and (reads_data(failure.span) or failure.span is None):
         return "FX508" if failure.path else "FX599"
     for name, pattern, code in _TABLE:

@@ -20,7 +20,7 @@ from fxlib.diagnosis.engine.trees import at_span, span_of
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 
-__all__ = ["calls_scripted", "forwards", "parameter", "place", "reads_data"]
+__all__ = ["asks_for_gradient", "calls_scripted", "forwards", "parameter", "place", "reads_data"]
 
 _TYPE = re.compile(r"<class '([^']+)'>")
 
@@ -34,7 +34,9 @@ def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[s
     if found is not None and "output" in text:
         return _returned(module, args, kwargs)
     exchanged = next(_exchanged(module), None)
-    return next(_data(module), None) if exchanged is None and "lifted_tensor" in text else exchanged
+    if exchanged is not None or "lifted_tensor" not in text:
+        return exchanged
+    return next(_data(module), None) or next(_gradients(module), None)
 
 
 def reads_data(span: Span | None) -> bool:
@@ -50,6 +52,23 @@ def _data(module: torch.nn.Module) -> Iterator[Span]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
                 yield span_of(node, code.co_filename)
+
+
+def asks_for_gradient(span: Span | None) -> bool:
+    """Whether an expression calls `torch.autograd.grad` or `backward`."""
+    tree = file_tree(span.file) if span is not None else None
+    return span is not None and tree is not None and _is_gradient(at_span(tree, span))
+
+
+def _is_gradient(node: ast.AST | None) -> bool:
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    return called.endswith(("autograd.grad", "autograd.backward", ".backward"))
+
+
+def _gradients(module: torch.nn.Module) -> Iterator[Span]:
+    """Where forward asks autograd for a gradient."""
+    for _, code, tree in forwards(module):
+        yield from (span_of(node, code.co_filename) for node in ast.walk(tree) if _is_gradient(node))
 
 
 def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeType, ast.FunctionDef]]:

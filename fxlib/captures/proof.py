@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +15,10 @@ from fxlib.captures.isolation import copied
 from fxlib.captures.judge import judge
 from fxlib.captures.sizes import Inputs
 from fxlib.captures.verdict import Judgement
+from fxlib.diagnosis.fixes import apply_fix, propose
 from fxlib.diagnosis.fixes.compare import Outcome, agree, run
 from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.joined import joined
 from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
 from fxlib.diagnosis.fixes.verify import Checker, Verdict
 from fxlib.diagnosis.report import Finding
@@ -23,7 +27,14 @@ from fxlib.ir.modules import copy_of
 __all__ = ["CaptureChecker"]
 
 _NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile"}
-_STATED, _TOTAL = "check-condition", ("torch-math", "unchecked-distribution")
+_STEPS, _TRIES = 2, 12  # fixes on top of one that brings up another problem, and how many are tried
+# How a call may differ, as the note of a fix says: what was raised before the fix, and what is raised after it.
+_ANNOUNCED = {
+    "check-condition": (None, "RuntimeError"),
+    "torch-math": ("ValueError", None),
+    "unchecked-distribution": ("ValueError", None),
+    "func-grad": ("RuntimeError", None),
+}
 
 
 @dataclass
@@ -50,8 +61,43 @@ class CaptureChecker(Checker):
         self._numbers = True
 
     def settle(self, finding: Any, recipes: Any = None, every: bool = True) -> list[Fix]:
-        """As `Checker.settle`; ``finding`` may be one that holds for several captures."""
-        return super().settle(self.own(finding), recipes, every)
+        """As `Checker.settle`; ``finding`` may be one that holds for several captures.
+
+        Where no fix is proven, one that brings up another problem is tried together with the fixes of that one."""
+        own = self.own(finding)
+        offered = super().settle(own, recipes, every)
+        if any(fix.preferred and fix.kind != "around" for fix in offered):
+            return offered
+        whole = self._completed(own, recipes)
+        return offered if whole is None else [whole, *(replace(fix, preferred=False) for fix in offered)]
+
+    def _completed(self, finding: Any, recipes: Any) -> Fix | None:
+        """A fix, with further ones for what it brings up, that is proven as a whole."""
+        started = [fix for fix in propose(finding, self.read, recipes) if fix.kind != "around"]
+        tries = 0
+        for _ in range(_STEPS):
+            further = []
+            for whole in (each for fix in started for each in self._continued(fix)):
+                tries += 1
+                if self.left < 0 or tries > _TRIES:
+                    return None
+                start = time.thread_time()
+                settled = whole.settled(self.verify(whole, finding))
+                self.left -= time.thread_time() - start
+                if settled is not None and settled.preferred:
+                    return settled
+                further.append(whole)
+            started = further
+        return None
+
+    def _continued(self, fix: Fix) -> Iterator[Fix]:
+        """A fix together with each one for what it brings up."""
+        brought_up = self.brought_up(fix)
+        texts = apply_fix(fix, self.read) if brought_up else {}
+        for new in brought_up:
+            for each in propose(new, lambda path: texts[path] if path in texts else self.read(path)):
+                if each.kind != "around" and each.id not in fix.id.split("+"):
+                    yield joined(fix, each, self.read)
 
     def verify(self, fix: Fix, finding: Any) -> Verdict:
         """As `Checker.verify`."""
@@ -76,10 +122,16 @@ class CaptureChecker(Checker):
 
     # ---- judgements
 
+    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, found: list[Any]) -> None:
+        super()._compare_findings(verdict, fix, finding, found)
+        # A failure that torch gives no place for has no line to compare.
+        known = {each.code for each in self.before.report.findings if each.span is None}
+        if any(each.span is None and each.severity == "error" and each.code not in known for each in found):
+            verdict.gone = False
+
     def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
         pairs = enumerate(zip(before.outcomes, after.outcomes, strict=False))
-        if self._fix in (_STATED, *_TOTAL):
-            # A statement raises for inputs of which it does not hold, the others raise no more where Python did.
+        if self._announces:
             # On the example all has to be the same.
             kept = [pair for number, pair in pairs if number == 0 or not self._announced(*pair)]
             before = replace(before, outcomes=[old for old, _ in kept])
@@ -92,12 +144,10 @@ class CaptureChecker(Checker):
 
     def _announced(self, old: Outcome, new: Outcome) -> bool:
         """Whether two calls differ as the note of the fix says."""
-        if self._fix == _STATED:
-            return new.error == "RuntimeError" and old.error is None
-        return old.error == "ValueError" and new.error is None
+        return (old.error, new.error) in self._announces
 
     def _verify(self, fix: Fix, finding: Any, before: Any) -> Verdict:
-        self._fix = fix.id
+        self._announces = [_ANNOUNCED[name] for name in fix.id.split("+") if name in _ANNOUNCED]
         with torch_side.settings_kept(SETTINGS.values()):
             return super()._verify(fix, finding, before)
 

@@ -1,5 +1,6 @@
 """The leaves of nested arguments and results, and one thing where several may stand."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,14 +10,41 @@ from torch.utils import _pytree as pytree
 __all__ = ["as_sequence", "cast", "copied", "map_tensors", "tensors_in"]
 
 
+_PLAIN = (torch.Tensor, bool, int, float, str, type(None))
+
+
 def tensors_in(*values: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts, from left to right."""
-    return [leaf for leaf in pytree.tree_leaves(values) if torch.is_tensor(leaf)]
+    """The tensors in nested tuples, lists, dicts and plain records, from left to right."""
+    found: list[torch.Tensor] = []
+    for leaf in pytree.tree_leaves(values):
+        if torch.is_tensor(leaf):
+            found.append(leaf)
+        elif _is_record(leaf):
+            found += tensors_in(vars(leaf))
+    return found
 
 
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
-    """The same nested tuples, lists and dicts with ``function`` of each tensor in its place."""
-    return pytree.tree_map_only(torch.Tensor, function, value)
+    """The same nested tuples, lists, dicts and plain records with ``function`` of each tensor in its place."""
+
+    def mapped(leaf: Any) -> Any:
+        if torch.is_tensor(leaf):
+            return function(leaf)
+        if not _is_record(leaf):
+            return leaf
+        made = copy.copy(leaf)
+        vars(made).update(map_tensors(function, vars(leaf)))
+        return made
+
+    return pytree.tree_map(mapped, value)
+
+
+def _is_record(value: Any) -> bool:
+    """Whether an object that pytree does not know is nothing but a name for tensors and plain values."""
+    held = getattr(value, "__dict__", None)
+    if type(held) is not dict or isinstance(value, (type, torch.nn.Module)):
+        return False
+    return any(map(torch.is_tensor, held.values())) and all(isinstance(each, _PLAIN) for each in held.values())
 
 
 def copied(value: Any) -> Any:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch.utils import _pytree as pytree
+
 from fxlib.capture import wrapping
 from fxlib.diagnosis.fixes import read_file
 from fxlib.interop import torch_side
@@ -23,16 +25,20 @@ __all__ = ["forget", "load_file", "registrations_dropped"]
 
 @contextmanager
 def registrations_dropped() -> Iterator[None]:
-    """Forget the `wrap` calls made meanwhile, in fxlib and in torch.fx: they belong to a text that is gone afterwards.
+    """Forget the `wrap` calls made meanwhile, in fxlib and in torch.fx, and the classes that pytree was told of: they
+    belong to a text that is gone afterwards.
 
     A registration that cannot be found again makes every later trace of the process fail.
     """
     tables = (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions())
     methods = (wrapping._wrapped_methods_to_patch, torch_side.foreign_wrapped_methods())
     known, lengths = [set(table) for table in tables], [len(each) for each in methods]
+    classes = set(pytree.SUPPORTED_NODES)
     try:
         yield
     finally:
+        for kind in set(pytree.SUPPORTED_NODES) - classes:
+            del pytree.SUPPORTED_NODES[kind]
         for table, keys in zip(tables, known, strict=True):
             for key in set(table) - keys:
                 del table[key]

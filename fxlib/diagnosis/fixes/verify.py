@@ -173,7 +173,7 @@ class Checker:
     def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
         verdict = Verdict()
         # One edit may be the fix of several findings, such as a function that is wrapped.
-        key = (fix.id, fix.edits, repr(fix.settings))
+        key = _key(fix)
         known = before.tried.get(key)
         if known is not None:
             verdict = replace(known.verdict, moved_to=[], side_effects=list(known.verdict.side_effects))
@@ -242,6 +242,15 @@ class Checker:
         """Whether forward raises the same without a trace: then the code is wrong, and no fix may keep it unseen."""
         raises, outcomes = finding.data.get("raises"), self.before.outcomes
         return bool(raises and outcomes) and all(each.error == raises for each in outcomes)
+
+    def brought_up(self, fix: Fix) -> list[Any]:
+        """What a fix that was verified removed its finding for: the new findings, of the text after it, where nothing
+        else speaks against the fix."""
+        known = self.before.tried.get(_key(fix))
+        if known is None or not known.verdict.gone or known.verdict.same_eager is False:
+            return []
+        lines = known.verdict.moved_to
+        return [each for each in known.findings if each.span is not None and own_place(each).line in lines]
 
     # ---- one side
 
@@ -473,6 +482,10 @@ class Checker:
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
+
+
+def _key(fix: Fix) -> tuple[Any, ...]:
+    return fix.id, fix.edits, repr(fix.settings)
 
 
 def _is_large(model: torch.nn.Module) -> bool:

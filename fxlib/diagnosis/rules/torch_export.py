@@ -19,6 +19,11 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
             "raise-to-assert",
             "fill-where",
             "continue-to-where",
+            "leave-to-mask",
+            "rows-by-mask",
+            "without-empty-case",
+            "say-and-choose",
+            "only-in-python",
             "unchecked-distribution",
             "torch-maximum",
             "if-to-cond",
@@ -44,6 +49,9 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
             "sorted-to-sort",
             "all-of-list",
             "if-to-where",
+            "slice-without-asking",
+            "without-empty-case",
+            "leave-to-mask",
             "to-while-loop",
         ),
         torch_text="Could not guard on data-dependent expression zuf0",
@@ -59,7 +67,14 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
         "error",
         """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
 asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
-        fixes=("if-to-where", "check-condition", "to-while-loop"),
+        fixes=(
+            "if-to-where",
+            "slice-without-asking",
+            "without-empty-case",
+            "leave-to-mask",
+            "check-condition",
+            "to-while-loop",
+        ),
         torch_text="Could not guard on data-dependent expression u0 > 1",
         bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
         good=net("kept = x[x > 0]\ntorch._check(kept.shape[0] > 1)\nkept = kept * 2\nreturn kept.sum()"),
@@ -74,7 +89,7 @@ asks how large it is. `torch._check(n > 1)` answers once for all calls; the prog
         "error",
         """Tensors have no data while a program is exported. NumPy, `torch.tensor` of tensors, data pointers, text
 and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
-        fixes=("np-to-torch", "stack-tensors", "without-copy", "sorted-to-sort", "identity-to-is"),
+        fixes=("without-numpy", "np-to-torch", "stack-tensors", "without-copy", "sorted-to-sort", "identity-to-is"),
         torch_text=".numpy() is not supported for tensor subclasses.",
         bad=net("return x + torch.from_numpy(x.numpy().cumsum(1))  # <- here"),
         good=net("return x + x.cumsum(1)"),
@@ -89,7 +104,7 @@ and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.s
         """Inputs and results are tensors, numbers, text, None, and lists, tuples and dictionaries of them. Register
 other classes with `torch.utils._pytree.register_dataclass` or `torch.export.register_dataclass`, or return a
 dictionary.""",
-        fixes=("register-dataclass",),
+        fixes=("register-dataclass", "register-class"),
         torch_text="in output, which is not a known type.",
         bad=net(
             "return Output(x * 2)  # <- here",
@@ -143,6 +158,25 @@ the program as a tensor without a value. `x.detach()` is recorded.""",
         bad=net("return x - x.data.mean()  # <- here"),
         good=net("return x - x.detach().mean()"),
         advice="Use `.detach()`.",
+    ),
+    Rule(
+        "FX509",
+        "export-gradient",
+        "torch.export fails: gradients are asked for inside forward",
+        "{it} asks autograd for a gradient, which torch.export does not record",
+        "error",
+        """`torch.autograd.grad` and `backward()` follow the history that tensors have while forward runs, and an
+exported program has no such history: what they give stands in it as a tensor without a value. `torch.func.grad` of a
+function of the inputs alone is recorded. Of one that uses parameters, torch 2.13 refuses it (`nn.Linear`) or keeps the
+parameters as constants; export such a model without its gradient.""",
+        torch_text="We found a fake tensor in the exported program constant's list.",
+        bad=net(
+            "x = x.detach().requires_grad_(True)\ny = self.layer(x).sum()\n"
+            "(grad,) = torch.autograd.grad(y, x, create_graph=True)  # <- here\nreturn grad.norm()",
+            init="self.layer = nn.Linear(3, 1)",
+        ),
+        good=net("return torch.func.grad(lambda x: (x**2).sum())(x.detach())"),
+        advice="Use torch.func.grad where no parameters are in it.",
     ),
     Rule(
         "FX551",

@@ -5,11 +5,14 @@ import torch
 
 from fxlib.captures.proof import CaptureChecker
 from fxlib.diagnosis.fixes import apply_fix
+from fxlib.diagnosis.fixes.reload import registrations_dropped
 from fxlib.diagnosis.rules.nets import net
 from tests.fxlib.diagnosis.snippets import load
 
 INPUTS = "torch.linspace(-2, 3, 6).reshape(2, 3)"
 MATH = "import math\n\nimport torch\nfrom torch import nn\n"
+NUMPY = "import numpy as np\nimport torch\nfrom torch import nn\n"
+LAYERS = "self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(4))"
 READY = 'self.register_buffer("mean", torch.zeros(3)); self.register_buffer("ready", torch.tensor(False))'
 MODELS = {
     "raise-to-assert": net('if torch.isnan(x).any():\n    raise ValueError("nan")\nreturn x * 2'),
@@ -28,10 +31,45 @@ MODELS = {
     "if-to-where item": net("if x.max().item() > 3:\n    x = x / 2\nreturn x"),
     "if-to-where allclose": net("return x if torch.allclose(x, x.round()) else x - 1"),
     "if-to-where equal": net("if torch.equal(x, x.round()):\n    return x * 2\nreturn x + 1"),
+    "if-to-where element": net("return x * 2 if 3 in x else x + 1"),
+    "leave-to-mask": net(
+        "for layer in self.layers:\n    new = torch.tanh(layer(x))\n    if (new - x).norm() < 1.5:\n        break\n"
+        "    x = new\nreturn x * 2",
+        init=LAYERS,
+    ),
+    "leave-to-mask return": net(
+        "h, steps = x, 0 * x\nfor layer in self.layers:\n    h, steps = layer(h), steps + 1\n"
+        "    if h.mean() > 0.2:\n        return h + steps\nreturn h - 1",
+        init=LAYERS,
+    ),
+    "rows-by-mask": net(
+        "rows = []\nfor row in x:\n    if row.sum() > 0:\n        rows.append(row)\nreturn torch.stack(rows) * 2"
+    ),
+    "without-empty-case": net(
+        "out = torch.zeros_like(x)\nfor i in range(3):\n    rows, columns = torch.where(x.round() == i)\n"
+        "    if rows.numel() == 0:\n        continue\n    out[rows, columns] = x[rows, columns] * i\nreturn out"
+    ),
+    "slice-without-asking": net("kept = x[x > 0]\nif len(kept) > 2:\n    kept = kept[:2]\nreturn kept * 2"),
+    "say-and-choose": net('y = x * 2\nif y.max() > 3:\n    print("large")\n    y = y / 2\nreturn y'),
+    "only-in-python": net('if torch.isfinite(x).all():\n    print("finite")\nreturn x * 2'),
+    "without-numpy": net("return x + torch.from_numpy(np.cumsum(x.detach().numpy(), axis=1))", head=NUMPY),
+    "func-grad": net(
+        "x = x.detach().requires_grad_(True)\ny = (x * self.weight).tanh().sum()\n"
+        "(grad,) = torch.autograd.grad(y, x, create_graph=True)\nreturn grad.norm() + y",
+        init="self.weight = nn.Parameter(torch.rand(3))",
+    ),
 }
+SETTINGS = (
+    "rows-by-mask",
+    "without-empty-case",
+    "slice-without-asking",
+)  # torch.compile takes them with one of its own
 WAYS = [(name, capture) for name in MODELS for capture in ("export", "compile")]
 WAYS.remove(("unchecked-distribution", "compile"))  # torch.compile turns these checks off
 WAYS.remove(("keep-tensor", "export"))  # torch.export takes it as it is
+WAYS.remove(("func-grad", "export"))  # it keeps the parameters as constants
+WAYS.remove(("without-numpy", "compile"))  # and torch.compile this one
+WAYS = [way for way in WAYS if way not in {(name, "compile") for name in SETTINGS}]
 
 
 def refused(capture, model, x):
@@ -60,6 +98,80 @@ def test_a_fix_is_proven_and_torch_takes_it(name, capture, tmp_path):
     assert best.id == name.partition(" ")[0]
     after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
     assert refused(capture, after.Net(), eval(INPUTS)) is None
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_fix_brings_up_is_fixed_with_it(name, tmp_path):
+    module = load(MODELS[name], tmp_path)
+    checker = CaptureChecker("compile", module.__file__, "Net()", INPUTS)
+    best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.preferred)
+    assert set(best.id.split("+")) == {name, "dynamo-setting"}
+    assert "capture_dynamic_output_shape_ops = True" in apply_fix(best, checker.read)[module.__file__]
+
+
+OBJECT = """import types
+
+import torch
+from torch import nn
+
+
+class Sample:
+    def __init__(self, image, scale=2.0):
+        self.image, self.scale = image, scale
+
+
+class Net(nn.Module):
+    def forward(self, sample):
+        return sample.image * sample.scale
+"""
+
+
+@pytest.mark.parametrize("made", ["Sample(x)", "types.SimpleNamespace(image=x, scale=3.0)"])
+def test_a_class_among_the_inputs_is_registered(made, tmp_path):
+    before = load(OBJECT, tmp_path)
+    inputs = made.replace("x", INPUTS)
+    checker = CaptureChecker("export", before.__file__, "Net()", inputs)
+    (best,) = checker.settle(checker.before.report.findings[0])
+    assert (best.id, best.preferred) == ("register-class", True)
+    with registrations_dropped():
+        after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
+        assert refused("export", after.Net(), eval(inputs, vars(after))) is None
+    assert refused("export", before.Net(), eval(inputs, vars(before))) is not None
+
+
+@pytest.mark.parametrize("change", ["x = x * 0 + 1", "x = x[:0]", "x = -x"])
+def test_a_loop_that_is_left_computes_the_same(change, tmp_path):
+    """Also where it is never left, left at once, or goes on without an end."""
+    for name in ("leave-to-mask", "leave-to-mask return"):
+        before = load(MODELS[name], tmp_path)
+        checker = CaptureChecker("export", before.__file__, "Net()", INPUTS)
+        best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.preferred)
+        after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
+        scope = {"x": eval(INPUTS)}
+        exec(change, scope)
+        old, new = before.Net(), after.Net()
+        new.load_state_dict(old.state_dict())
+        torch.testing.assert_close(new(scope["x"]), old(scope["x"]))
+
+
+def test_a_case_that_is_not_empty_by_nature_stays(tmp_path):
+    body = "kept = x[x > 0]\nif kept.numel() > 0:\n    x = x - kept.mean()\nreturn x"
+    module = load(net(body), tmp_path)
+    checker = CaptureChecker("export", module.__file__, "Net()", INPUTS)
+    fixes = checker.settle(checker.before.report.findings[0])
+    assert "without-empty-case" not in [fix.id for fix in fixes if fix.preferred]
+
+
+def test_a_failure_without_a_place_is_no_fix(tmp_path):
+    """torch.export refuses nn.Linear under torch.func.grad, and says so of no expression."""
+    text = MODELS["func-grad"].replace("(x * self.weight)", "self.weight(x)")
+    module = load(text.replace("nn.Parameter(torch.rand(3))", "nn.Linear(3, 1)"), tmp_path)
+    proven = {}
+    for capture in ("export", "compile"):
+        checker = CaptureChecker(capture, module.__file__, "Net()", INPUTS)
+        fixes = checker.settle(checker.before.report.findings[0], ["func-grad"])
+        proven[capture] = [fix.id for fix in fixes if fix.preferred]
+    assert proven == {"export": [], "compile": ["func-grad"]}
 
 
 def test_a_check_still_refuses_what_it_refused(tmp_path):

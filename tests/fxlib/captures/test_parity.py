@@ -90,6 +90,13 @@ def test_data_that_is_read_is_found_where_it_is_read():
     assert (found.code, source_text(found.span)) == ("FX508", "x.data")
 
 
+def test_a_gradient_is_found_where_it_is_asked_for():
+    reports = importlib.import_module("tests.fxlib.captures.collection.reports")
+    (found,) = judge(reports.GradPenalty(), reports.GradPenalty.inputs(), captures=["export"]).findings
+    assert found.code == "FX509"
+    assert source_text(found.span) == "torch.autograd.grad(y, x, create_graph=True)"
+
+
 def test_later_calls_are_told_without_names_of_dynamos():
     reports = importlib.import_module("tests.fxlib.captures.collection.reports")
     judgement = judge(reports.ScheduledDropout(), reports.ScheduledDropout.inputs(), captures=["compile"])

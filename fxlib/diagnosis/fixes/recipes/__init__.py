@@ -1,14 +1,19 @@
 """The recipes, one file per family; importing this package fills the table."""
 
 from fxlib.diagnosis.fixes.recipes import (
+    arrays,
     assignment,
     branches,
     capturing,
+    choosing,
     compiling,
     conditions,
+    containers,
     control,
     distributions,
+    gradients,
     imports,
+    leaving,
     loops,
     modules,
     numbers,
@@ -21,14 +26,19 @@ from fxlib.diagnosis.fixes.recipes import (
 )
 
 __all__ = [
+    "arrays",
     "assignment",
     "branches",
     "capturing",
+    "choosing",
     "compiling",
     "conditions",
+    "containers",
     "control",
     "distributions",
+    "gradients",
     "imports",
+    "leaving",
     "loops",
     "modules",
     "numbers",

@@ -11,6 +11,8 @@ from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 
+__all__ = ["HAZARD"]
+
 
 @recipe("if-to-where")
 def if_to_where(site: Site) -> Draft | None:
@@ -24,7 +26,7 @@ def if_to_where(site: Site) -> Draft | None:
 
 
 _WHERE_NOTE = "both branches are computed in every call"
-_HAZARD = "gradients may be NaN: torch.where computes a branch also where its condition does not hold"
+HAZARD = "gradients may be NaN: torch.where computes a branch also where its condition does not hold"
 _CONDITION = "\0"  # stands in the text of a side for the condition that guards an operand
 
 
@@ -44,7 +46,7 @@ def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
         written(condition[0]),
         _WHERE_NOTE,
         branches=_switched(site, [node.test], written(switched(0, condition[0]))),
-        hazard=None if all(fine for _, fine in sides) else _HAZARD,
+        hazard=None if all(fine for _, fine in sides) else HAZARD,
     )
 
 
@@ -122,7 +124,7 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         written(conditions),
         _WHERE_NOTE,
         branches=_switched(site, tests, written([switched(n, text) for n, text in enumerate(conditions)])),
-        hazard=None if fine else _HAZARD,
+        hazard=None if fine else HAZARD,
     )
 
 

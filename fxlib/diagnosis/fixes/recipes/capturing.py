@@ -152,13 +152,31 @@ def check_condition(site: Site) -> list[Draft]:
     test = statement.test if isinstance(statement, ast.If | ast.While | ast.Assert) else site.node
     if not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call) or _is_number(test):
         return []
+    if site.finding.code == "FX601" and not any(_is_size(part) for part in ast.walk(test)):
+        return []  # a branch that values decide; which of its sides is no matter of what holds
     check, edits = site.need("torch._check")
     indent = site.source.indent_of(statement)
     drafts = []
-    for text in (site.text(test), f"not ({site.text(test)})"):
+    for text in (site.text(test), _negated(site, test)):
         line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
         drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises where `{text}` does not hold"))
     return drafts
+
+
+def _is_size(node: ast.AST) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr in ("shape", "size", "numel")) or (
+        isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len"
+    )
+
+
+_OPPOSITE = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
+
+
+def _negated(site: Site, test: ast.expr) -> str:
+    """The opposite of a condition: of a comparison another one, since `not` asks for the answer."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _OPPOSITE:
+        return f"{site.text(test.left)} {_OPPOSITE[type(test.ops[0])]} {site.text(test.comparators[0])}"
+    return f"not ({site.text(test)})"
 
 
 def _is_number(test: ast.expr) -> bool:
@@ -260,24 +278,6 @@ def _written(site: Site, node: ast.AST, me: str, name: str) -> str | None:
             return f"{me}.{name}.add_({site.text(value.right)})"
         if isinstance(value, ast.Constant):
             return f"{me}.{name}.fill_({site.text(value)})"
-    return None
-
-
-@recipe("register-dataclass")
-def register_dataclass(site: Site) -> Draft | None:
-    """A dataclass among the inputs or results, registered with `torch.export.register_dataclass`."""
-    names = {node.id for node in ast.walk(site.node) if isinstance(node, ast.Name)}
-    names |= {
-        node.value for node in ast.walk(site.node) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    for statement in site.source.tree.body:
-        if isinstance(statement, ast.ClassDef) and statement.name in names and statement.decorator_list:
-            function, edits = site.need("torch.export.register_dataclass")
-            line = (statement.end_lineno or statement.lineno) + 1
-            return Draft(
-                f"Register {statement.name}",
-                [*edits, site.source.insert_line(line, f"\n\n{function}({statement.name})")],
-            )
     return None
 
 

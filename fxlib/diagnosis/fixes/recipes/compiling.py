@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from dataclasses import replace
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names
+from fxlib.diagnosis.fixes.recipes.branches import if_to_where
 from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["SETTINGS"]
@@ -50,7 +53,7 @@ def _together(statement: ast.stmt, function: FunctionNode) -> list[ast.stmt] | N
         each = left.pop()
         chosen.append(each)
         inside = list(ast.walk(each))
-        if not isinstance(each, ast.Expr | ast.With | ast.Assign | ast.AugAssign):
+        if not isinstance(each, ast.Expr | ast.With | ast.Assign | ast.AugAssign) and not _only_says(each):
             return None
         if any(isinstance(node, ast.Return) for node in inside):
             return None
@@ -58,6 +61,23 @@ def _together(statement: ast.stmt, function: FunctionNode) -> list[ast.stmt] | N
         known = {part for held in (*chosen, *left) for part in ast.walk(held)}
         left += [other for other in _using(bound, function) if other not in known]
     return sorted(chosen, key=lambda each: each.lineno)
+
+
+_SAYING = {"print", "warn", "print_exc", "debug", "info", "warning", "error", "exception", "critical", "log", "write"}
+
+
+def _says(statement: ast.stmt) -> bool:
+    """Whether a statement prints, warns, logs or writes."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in _SAYING
+
+
+def _only_says(statement: ast.stmt) -> bool:
+    """Whether it is an `if` that only says something."""
+    return isinstance(statement, ast.If) and not statement.orelse and all(map(_says, statement.body))
 
 
 def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
@@ -69,6 +89,42 @@ def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
             if any(isinstance(node, ast.Name) and node.id in names for head in heads for node in ast.walk(head)):
                 found.append(statement)
     return found
+
+
+@recipe("say-and-choose")
+def say_and_choose(site: Site) -> Draft | None:
+    """`if c: print(m); x = y` to `torch.where`, with what it says run in Python only."""
+    node = next(site.nearest(ast.If), None)
+    said = [each for each in node.body if _says(each)] if node is not None else []
+    if node is None or node.orelse or not said or len(said) == len(node.body):
+        return None
+    if not all(map(site.source.starts_line, [node, *node.body])):
+        return None
+    whole, node.body = node.body, [each for each in node.body if each not in said]
+    try:
+        draft = if_to_where(site)
+    finally:
+        node.body = whole
+    if draft is None:
+        return None
+    compiling, edits = site.need("torch.compiler.is_compiling")
+    indent, inner = site.source.indent_of(node), site.source.indent_of(node.body[0])
+    lines = [f"if not {compiling}() and {site.operand(node.test)}:", *(inner + site.text(each) for each in said)]
+    first = "\n".join(lines) + f"\n{indent}"
+
+    def with_it(changes: Iterable[Edit]) -> list[Edit]:
+        own = site.source.range_of(node)[0]
+        return [*edits, *(replace(each, text=first + each.text) if each.start == own else each for each in changes)]
+
+    branches = draft.branches and replace(draft.branches, after=tuple(with_it(draft.branches.after)))
+    note = f"{draft.note}; compiled, it says nothing"
+    return replace(
+        draft,
+        edits=with_it(draft.edits),
+        branches=branches,
+        note=note,
+        title=f"{draft.title}, and say it in Python only",
+    )
 
 
 @recipe("without-copy")

@@ -25,8 +25,10 @@ def condition_text(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | None:
             and node.func.id in ("len", "isinstance", "hasattr")
         ):
             return None
-        if isinstance(node, ast.Compare) and any(
-            isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops
+        if (
+            isinstance(node, ast.Compare)
+            and any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+            and not _asks_for_element(node)
         ):
             return None
         if isinstance(node, ast.NamedExpr):
@@ -52,6 +54,12 @@ def tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | Non
             text = f"{name}({text}, {part[0]})"  # type: ignore[index]
         return text, edits + [edit for part in parts for edit in part[1]]  # type: ignore[index]
     if isinstance(test, ast.Compare):
+        if _asks_for_element(test):
+            found = f"{site.operand(test.comparators[0])} == {site.text(test.left)}"
+            if isinstance(test.ops[0], ast.In):
+                return f"({found}).any()", []
+            name, edits = site.need("torch.logical_not")
+            return f"{name}(({found}).any())", edits
         if len(test.ops) == 1:
             return _compared(site, test), []
         return split_comparison_text(site, test), []
@@ -76,6 +84,18 @@ def tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | Non
     if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return site.text(test), []
     return f"{site.operand(test)} != 0", []
+
+
+def _asks_for_element(test: ast.Compare) -> bool:
+    """Whether it is `2 in x`."""
+    owner = test.comparators[0]
+    return (
+        len(test.ops) == 1
+        and isinstance(test.ops[0], ast.In | ast.NotIn)
+        and isinstance(test.left, ast.Constant)
+        and isinstance(test.left.value, int | float)
+        and isinstance(owner, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+    )
 
 
 def _compared(site: Site, test: ast.Compare) -> str:

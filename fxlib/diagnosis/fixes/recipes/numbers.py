@@ -9,6 +9,8 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
+__all__ = ["torch_call"]
+
 _NEGATIVE = "below 0 the result is another one: int() rounds towards 0, // downwards"
 
 
@@ -194,7 +196,7 @@ _SAME = """
 abs sqrt exp log log2 log10 log1p expm1 sin cos tan sinh cosh tanh floor ceil round sign square maximum
 minimum where matmul dot outer sum mean prod cumsum cumprod argmax argmin argsort isnan isinf isfinite
 logical_not logical_and logical_or stack squeeze diff einsum reciprocal trunc logaddexp hypot roll flip add
-subtract multiply divide greater less equal zeros_like ones_like tril triu
+subtract multiply divide greater less equal argwhere zeros_like ones_like tril triu
 """
 _TORCH_NAMES = {name: name for name in _SAME.split()} | {
     "concatenate": "cat",
@@ -229,20 +231,26 @@ def np_to_torch(site: Site) -> Draft | None:
         if function in _MATH_NAMES and len(call.args) == 1 and _mentions_size(call.args[0]) and not call.keywords:
             text, edits = site.need(f"math.{function}")
             return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)])
-        if function not in _TORCH_NAMES:
-            continue
-        allowed = {"dim", "keepdim", *_KEYWORDS, "decimals", "n"}
-        if any(k.arg not in allowed for k in call.keywords):
-            return None
-        text, edits = site.need(f"torch.{_TORCH_NAMES[function]}")
-        changes: list[Edit] = [site.source.replace(call.func, text)]
-        for keyword in call.keywords:
-            if keyword.arg in _KEYWORDS:
-                start = (keyword.lineno, keyword.col_offset)
-                end = (keyword.lineno, keyword.col_offset + len(keyword.arg.encode()))
-                changes.append(site.source.replace_range(start, end, _KEYWORDS[keyword.arg]))
-        return Draft(f"Use torch.{_TORCH_NAMES[function]}", [*edits, *changes])
+        if function in _TORCH_NAMES:
+            changes = torch_call(site, call)
+            return Draft(f"Use torch.{_TORCH_NAMES[function]}", changes) if changes is not None else None
     return None
+
+
+def torch_call(site: Site, call: ast.Call) -> list[Edit] | None:
+    """The edits that make torch's call of one of NumPy's; None where torch has none that means the same."""
+    name = _TORCH_NAMES.get((site.call_name(call) or "").removeprefix("numpy."))
+    allowed = {"dim", "keepdim", *_KEYWORDS, "decimals", "n"}
+    if name is None or any(k.arg not in allowed for k in call.keywords):
+        return None
+    text, edits = site.need(f"torch.{name}")
+    changes: list[Edit] = [*edits, site.source.replace(call.func, text)]
+    for keyword in call.keywords:
+        if keyword.arg in _KEYWORDS:
+            start = (keyword.lineno, keyword.col_offset)
+            end = (keyword.lineno, keyword.col_offset + len(keyword.arg.encode()))
+            changes.append(site.source.replace_range(start, end, _KEYWORDS[keyword.arg]))
+    return changes
 
 
 def _mentions_size(node: ast.expr) -> bool:

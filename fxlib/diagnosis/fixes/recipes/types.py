@@ -7,6 +7,8 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 
+__all__ = ["block_for"]
+
 _TITLE = "Leave out the type test: {} is a tensor"
 _NOTE = "what happens to values that are no tensors is left out"
 
@@ -66,9 +68,9 @@ def _without(site: Site, node: ast.expr) -> Edit | None:
         (other,) = (each for each in parent.values if each is not node)
         return _instead(site, parent, other)
     if isinstance(parent, ast.Assert) and parent.test is node and truth:
-        return _block_for(site, parent, [])
+        return block_for(site, parent, [])
     if isinstance(parent, ast.If) and parent.test is node and source.segment(parent).startswith("if"):
-        return _block_for(site, parent, parent.body if truth else parent.orelse)
+        return block_for(site, parent, parent.body if truth else parent.orelse)
     return None
 
 
@@ -77,7 +79,7 @@ def _instead(site: Site, whole: ast.expr, part: ast.expr) -> Edit:
     return site.source.replace(whole, site.text(part) if bare else site.operand(part))
 
 
-def _block_for(site: Site, statement: ast.stmt, block: list[ast.stmt]) -> Edit | None:
+def block_for(site: Site, statement: ast.stmt, block: list[ast.stmt]) -> Edit | None:
     """The statements of a block in place of the statement that holds it; nothing for none."""
     source = site.source
     if not block:
