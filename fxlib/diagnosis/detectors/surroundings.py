@@ -19,6 +19,7 @@ from fxlib.diagnosis.engine.place import Place, within
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Region, Run
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.trees import function_tree, span_of, text_of
 from fxlib.ir import span as spans
 from fxlib.shapes.tensor_meta import described
@@ -94,8 +95,20 @@ def unseen_draw(search: Search) -> None:
     """FX206 without a place: the generators have moved, in code that could not be listened to."""
     run = search.best
     found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
-    if run.complete and not found and search.subject.snapshot.drew_random():
+    if run.complete and not found and search.subject.snapshot.drew_random() and _draws(search):
         run.add("FX206", None, "Tracing draws random numbers that stay the same in every call; the place is not known")
+
+
+def _draws(search: Search) -> bool:
+    """Whether a trace draws, of which no values are worked out: code of modules that are one node runs for these."""
+    subject = search.subject
+    subject.snapshot.restore()
+    tracer = StrictTracer(subject.leaves, subject.own_tracer)
+    try:
+        tracer.trace(subject.root, search.best.course.concrete_args)
+        return subject.snapshot.drew_random()
+    finally:
+        subject.snapshot.restore()
 
 
 def context(run: Run, probe: Probe, value: Any) -> None:
