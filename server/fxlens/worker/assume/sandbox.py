@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import os
 import random
@@ -55,7 +56,7 @@ def trial(seconds: float) -> Iterator[None]:
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     quiet = contextlib.redirect_stdout(io.StringIO())
     try:
-        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds):
+        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds), scripting_anew():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -66,6 +67,23 @@ def trial(seconds: float) -> Iterator[None]:
         if torch.get_default_dtype() is not dtype:
             torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+
+
+@contextlib.contextmanager
+def scripting_anew() -> Iterator[None]:
+    """After an exception, what was scripted meanwhile is scripted again as if for the first time: where a module could
+    not be, torch keeps its type with half of its methods, and refuses every other module of that type."""
+    from torch.jit import _recursive
+
+    store = getattr(_recursive, "concrete_type_store", None)
+    kept = {} if store is None else {name: copy.copy(value) for name, value in vars(store).items()}
+    types = {kind: list(known) for kind, known in kept.get("type_store", {}).items()}
+    try:
+        yield
+    except BaseException:
+        if "type_store" in kept:
+            vars(store).update({**kept, "type_store": types})
+        raise
 
 
 def is_about_inputs(error: BaseException | None) -> bool:
