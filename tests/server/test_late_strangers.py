@@ -10,6 +10,9 @@ import sys
 from typing import Any
 
 import pytest
+import torch
+from fxlens.worker import user_file
+from fxlens.worker.assume import sandbox
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -60,7 +63,7 @@ class Base(nn.Module):
         self.norm = torch.jit.script(Scale(obs_shape)) if normalize else nn.Identity()
 
 
-class Around(Base):
+class AroundNetwork(Base):
     def __init__(self, actor_network, **kwargs):
         super().__init__(**kwargs)
         self.network = actor_network
@@ -72,7 +75,7 @@ class Around(Base):
         return self.network(self.norm(x))
 
 
-class Beside(Base):
+class BesideNetwork(Base):
     def __init__(self, critic_network, **kwargs):
         super().__init__(**kwargs)
         self.network = critic_network
@@ -149,12 +152,20 @@ def test_of_a_table_what_is_computed_from_data_is_assumed(checked: dict[str, Any
     assert "'hidden_dim': 24" in said["construct"]["text"] and "torch.unique" not in said["construct"]["text"]
 
 
-@pytest.mark.parametrize("name", ["Around", "Beside"])
+@pytest.mark.parametrize("name", ["AroundNetwork", "BesideNetwork"])
 def test_a_model_around_a_model_is_given_something_else(checked: dict[str, Any], name: str):
-    """What is scripted for arguments that do not fit is scripted again for others."""
     said = checked[f"scripted.py::{name}"]
     assert said["status"] in ("traced", "partial"), said["reason"]
     assert said["construct"]["text"].count("_network=") == 1
+
+
+def test_what_could_not_be_scripted_is_scripted_anew(tmp_path):
+    """torch keeps the type of a module that it could not script, and refuses the next one of that type."""
+    (tmp_path / "scripted.py").write_text(FILES["scripted.py"])
+    namespace = user_file.load(str(tmp_path / "scripted.py"), FILES["scripted.py"], str(tmp_path), {})
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="not subscriptable"), sandbox.trial(10.0):
+            torch.jit.script(namespace.Scale(8))
 
 
 def test_an_empty_folder_is_no_package(checked: dict[str, Any]):
