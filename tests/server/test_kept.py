@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from fxlens.host import kept
-from fxlens.host.launch import Launch
+from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import trace
@@ -212,7 +212,7 @@ class Both:
     """Traces texts of one file twice: in a pool that keeps it, and in one that does not."""
 
     def __init__(self, path: Path) -> None:
-        launch = Launch(sys.executable, str(path.parent))
+        launch = Launch(find_python("", None), str(path.parent))
         self.path, self.warm, self.cold = path, Pool(launch), Pool(launch)
         self.cold.kept.learn = lambda *arguments: None  # type: ignore[method-assign]
         self.used = 0
