@@ -119,6 +119,8 @@ class _Mentioned:
             if "end_column" in value and "text" in value:  # an edit
                 self.edits |= lines
                 self.words.update(_WORD.findall(value["text"]))
+            if value.get("file") == self.path and "end_line" not in value:
+                self.spells = True  # an origin in this file that the index has found, in a text that it has read
             for each in value.values():
                 self.look_at(each)
         elif isinstance(value, list):
@@ -136,11 +138,21 @@ class _Mentioned:
 
 
 def _lines_in(value: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Where a span, a model or an origin has lines of the file; what a file says of itself names none."""
+    """Where a span, a model or an origin has lines of the file; the last two name none."""
     file = value.get("file")
     if isinstance(value.get("line"), int) and (file is None or (file == path and "end_line" in value)):
         yield from (name for name in ("line", "end_line") if name in value)
 
 
 def _asks(message: Data) -> Mapping[str, object]:
-    return {name: each for name, each in message.items() if name not in _OF_THE_EDIT}
+    """What a job is asked for but for its text; the lines of what is ``known`` may be of an earlier one."""
+    asked: dict[str, Any] = {name: each for name, each in message.items() if name not in _OF_THE_EDIT}
+    asked["known"] = {
+        name: (
+            [{**each, "line": None} for each in (*said["construct"], *said["inputs"])],
+            len(said["construct"]),
+            said.get("aside"),
+        )
+        for name, said in asked["known"].items()
+    }
+    return asked

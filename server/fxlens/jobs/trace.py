@@ -131,7 +131,7 @@ def _before(job: Job, tree: ast.Module, namespace: ModuleType) -> unchanged.Noth
 
     if job.message.get("rehearse"):
         return unchanged.Rehearsal(job.path, job.text, tree, namespace)
-    earlier = unchanged.earlier(job.message.get("learnt"), job.text, tree)
+    earlier = unchanged.earlier(job.path, job.message.get("learnt"), job.text, tree)
     if earlier is None:
         job.send("unknown")
         return unchanged.Nothing()

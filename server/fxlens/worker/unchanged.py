@@ -80,7 +80,7 @@ class Rehearsal(Nothing):
             lines.add(code.co_firstlineno)
 
     def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
-        for name, asked in _asked(models, own_device).items():
+        for name, asked in _asked(self._path, models, own_device).items():
             self._noted[name] = _Noted(asked, {name})
         return set()
 
@@ -146,7 +146,8 @@ class _Noted:
 class Earlier(Nothing):
     """What a rehearsal has noted, seen after an edit."""
 
-    def __init__(self, learnt: Json, now: moves.Moves, words: set[str]) -> None:
+    def __init__(self, path: str, learnt: Json, now: moves.Moves, words: set[str]) -> None:
+        self._path = path
         self._targets: dict[str, Json] = learnt["targets"]
         self._said: dict[str, Json] = learnt["said"]
         self._ends = [last for _, last, _ in learnt["units"]]
@@ -157,7 +158,7 @@ class Earlier(Nothing):
 
     def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
         before = {new: old for old, new in self._now.lines.items()}
-        asked = _asked(models, own_device, before)
+        asked = _asked(self._path, models, own_device, before)
         known = {name: each for name, each in self._targets.items() if name in asked}
         again = {name for name, said in asked.items() if self._touched(name, said)}
         looked_at: set[str] = set()
@@ -204,25 +205,27 @@ class Earlier(Nothing):
         called = None if name in self._again else self._targets[name]["called"]
         return called and {
             **called,
-            **{part: _on_line(called[part], self._now.lines) for part in ("construct", "inputs") if called[part]},
+            **{part: self._on_line(called[part]) for part in ("construct", "inputs") if called[part]},
         }
 
-
-def _on_line(origin: Json, lines: Mapping[int, int]) -> Json:
-    """What a record says of an origin, with the line that it is on now."""
-    return {**origin, "line": lines.get(origin["line"])} if origin["file"] is None else origin
+    def _on_line(self, origin: Json) -> Json:
+        """What a record says of an origin, with the line that it is on now."""
+        return {**origin, "line": self._now.lines.get(origin["line"])} if origin["file"] is None else origin
 
 
 def _asked(
-    models: Iterable[targets.Target], own_device: bool, before: Mapping[int, int] | None = None
+    path: str, models: Iterable[targets.Target], own_device: bool, before: Mapping[int, int] | None = None
 ) -> dict[str, str]:
     """What the file and others say of its models, as text, with the lines of ``before``."""
 
-    def line(number: int) -> Any:
-        return number if before is None else before.get(number)
+    def line(number: int | None) -> Any:
+        return number if before is None or number is None else before.get(number)
 
     def placed(sources: list[targets.Source]) -> list[targets.Source]:
-        return [replace(each, line=line(each.line)) if each.file is None and each.line else each for each in sources]
+        return [
+            replace(each, line=None if each.file else line(each.line)) if each.file in (None, path) else each
+            for each in sources
+        ]
 
     return {
         each.name: repr((
@@ -237,7 +240,7 @@ def _asked(
     }  # fmt: skip
 
 
-def earlier(learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
+def earlier(path: str, learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
     """What still holds of a rehearsal; None where too much has changed to say so."""
     if learnt is None or any(kept.state_of(path) != _state(each) for path, each in learnt["files"].items()):
         return None
@@ -245,7 +248,7 @@ def earlier(learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
     now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, tree)
     if now is None or _quotes(before) != _quotes(text):
         return None
-    return Earlier(learnt, now, {*_WORDS.findall(before)} ^ {*_WORDS.findall(text)})
+    return Earlier(path, learnt, now, {*_WORDS.findall(before)} ^ {*_WORDS.findall(text)})
 
 
 def _quotes(text: str) -> bool:
