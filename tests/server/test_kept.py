@@ -407,6 +407,7 @@ OTHERS = {
         "class Pair(",
         "class Another(nn.Module):\n    def forward(self, x):\n        return x\n\n\nclass Pair(",
     ),
+    "what only parses": ("x = self.layers(x)", "SCALE = x; global SCALE"),
     "the construction": ("# fxlens: Net() <-", "# fxlens: Net( ) <-"),
 }
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from fxlens.ipc.processes import children_of
 from fxlens.ipc.protocol import Json
+from fxlens.sources import parsing
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -154,7 +155,10 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     if any(state_of(path) != state for path, state in _kept.files.items()):
         return None
     tree = user_file.executed(job.path, tree)
-    code = compile(tree, job.path, "exec", dont_inherit=True)
+    try:
+        code = compile(tree, job.path, "exec", dont_inherit=True)
+    except parsing.ERRORS:  # such as a global that is assigned to before it is declared
+        return None
     exchanged: dict[int, CodeType] = {}
     if not _match(_kept, _kept.code, code, exchanged):
         return None
