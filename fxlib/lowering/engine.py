@@ -132,6 +132,8 @@ class Engine:
     """Precisions that it computes in by itself; for others, casts are written into the graph."""
     dynamic: bool = True
     """Whether dimensions may change between calls."""
+    symmetric_int8: bool = False
+    """Whether it takes 8-bit activations signed and without a zero point; else they are unsigned and have one."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
     lists_kernels: bool = True

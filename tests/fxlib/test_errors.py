@@ -120,7 +120,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("static: a mapping", lambda: quantize_static(GM, {"x": X}), TypeError, "a list of examples, not a mapping"),
     ("static: negative", lambda: quantize_static(GM, [X], tolerance=-1), ValueError, "tolerance 0 or more.* not -1"),
     ("static: progress", lambda: quantize_static(GM, [X], progress="bar"), TypeError, "as progress True, .*not str"),
-    ("static: symmetric", lambda: quantize_static(GM, [X], symmetric=True), ValueError, "with form='qdq' only"),
+    ("static: an engine", lambda: quantize_static(GM, [X], engine="openvino"), ValueError, "with form='qdq' only"),
     ("stages: a flag", lambda: split_into_stages(GM, True, X), TypeError, "as count an integer, not bool"),
     ("stages: no device", lambda: split_into_stages(GM, 2, X, weigh="seconds"), ValueError, "needs a device"),
     ("stages: run none", lambda: run_stages([], X), ValueError, "got no stages"),

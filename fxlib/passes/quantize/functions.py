@@ -74,7 +74,7 @@ def quantize_symmetric(x: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 @_one_operator
-def dequantize(q: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+def dequantize(q: torch.Tensor, scale: float, zero_point: int = 0) -> torch.Tensor:
     """``scale * (q - zero_point)`` as float32."""
     return (q.to(torch.float32) - zero_point).mul_(scale)
 

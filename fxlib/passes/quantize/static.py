@@ -41,7 +41,7 @@ def quantize_static(
     tolerance: float | None = 0.05,
     skip: Iterable[str] = (),
     form: str = "kernels",
-    symmetric: bool = False,
+    engine: str | None = None,
     progress: bool | Progress = False,
 ) -> GraphModule:
     """An int8 version of a float32 CPU model in evaluation mode; ``graph_module`` itself is not changed.
@@ -56,9 +56,9 @@ def quantize_static(
         tolerance: the relative error that the model's first result may have on the first example. Above it the most
             harmful layers are left in float, as few as possible; None quantizes all.
         skip: node names or module paths to leave in float.
-        form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ.
-        symmetric: in the exchange form, activations are symmetric int8, as NVIDIA's engines take them, instead of
-            affine uint8.
+        form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ, for `fxlib.lower`.
+        engine: the engine that the exchange form is for, by its name in `fxlib.lowering.table()`: NVIDIA's take
+            symmetric int8 activations, the others affine uint8 ones. None is the engine that `fxlib.lower` takes.
         progress: True for a bar on standard error, or a callable ``(done, total)``.
 
     Returns:
@@ -66,15 +66,22 @@ def quantize_static(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: no data, training mode, no float32 model, an unknown form, or a name in `skip` that nothing has.
+        ValueError: no data, NaN in it, training mode, no float32 model, an unknown form, an engine for the kernels, or
+            a name in `skip` that nothing has.
+        EngineError: there is no such engine.
     """
     check_traced(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip, progress)
-    _check_flags("quantize_static()", per_channel=per_channel, symmetric=symmetric)
-    if symmetric and form != "qdq":
-        raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
+    _check_flags("quantize_static()", per_channel=per_channel)
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
+    if engine is not None and form != "qdq":
+        raise ValueError(f"quantize_static() takes engine={engine!r} with form='qdq' only: the kernels run in PyTorch")
+    symmetric = False
+    if form == "qdq":
+        from fxlib.lowering.engines import DEFAULT, get
+
+        symmetric = get(DEFAULT if engine is None else engine).symmetric_int8
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
         raise ValueError("quantize_static() needs a model in evaluation mode; call eval() before")
     items = data if hasattr(data, "__len__") else list(map(as_sequence, data))
