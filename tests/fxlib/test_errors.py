@@ -133,10 +133,16 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("lower: a negative number", lambda: lower(MODEL, (X,), min_nodes=-1), ValueError, "min_nodes 0 or more, not -1"),
     ("static: skip nothing", lambda: quantize_static(GM, [X], skip=None), TypeError, "skip a list of .*NoneType"),
     ("static: per channel", lambda: quantize_static(GM, [X], per_channel="no"), TypeError, "True or False, not 'no'"),
-    ("static: a word", lambda: quantize_static(GM, [X], form="qdq", symmetric="no"), TypeError, "symmetric True or"),
     ("dynamic: per channel", lambda: quantize_dynamic(GM, per_channel=3), TypeError, "per_channel True or False"),
     ("stages: weigh by nothing", lambda: split_into_stages(GM, 2, X, weigh=None), TypeError, "weigh a name or .*None"),
     ("len", lambda: fxlib.symbolic_trace(lambda x: len(x)), RuntimeError, r"'len' .* at module scope"),
+    ("static: NaN", lambda: quantize_static(GM, [X, X / 0 * 0]), ValueError, "NaN in data: argument 'x' of example 1"),
+    ("static: infinity", lambda: quantize_static(GM, [X / 0]), ValueError, "an infinity in data: argument 'x' of .* 0"),
+    ("static: engine", lambda: quantize_static(GM, [X], form="qdq", engine="onnx"), EngineError, "no engine 'onnx'"),
+    ("dynamic: negative", lambda: quantize_dynamic(GM, min_weights=-1), ValueError, "min_weights 0 or more, not -1"),
+    ("decompose: None", lambda: decompose(GM, {torch.relu: None}), TypeError, "rule of relu a function, not NoneType"),
+    ("stages: texts", lambda: split_into_stages(GM, 2, X, weigh=lambda c: "1"), TypeError, "gives a number, .*'1' for"),
+    ("stages: run on nothing", lambda: run_stages([GM]), TypeError, "got 0 inputs, but the first stage takes 1: x"),
 ]  # fmt: skip
 
 TAKE_A_GRAPH: list[Callable[..., Any]] = [

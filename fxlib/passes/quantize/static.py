@@ -139,8 +139,10 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
     """
     check_traced(graph_module, "quantize_dynamic()")
     _check_flags("quantize_dynamic()", per_channel=per_channel)
-    if not isinstance(min_weights, int):
+    if type(min_weights) is not int:
         raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
+    if min_weights < 0:
+        raise ValueError(f"quantize_dynamic() takes as min_weights 0 or more, not {min_weights}")
     result = copy_of(graph_module)
     written = Aliases(result).changed_state()
     made: dict[nn.Module, str] = {}
