@@ -94,6 +94,11 @@ def schedule_rpc(
     calls made asynchronous is in ``meta["schedule_rpc"]``.
     """
     check_traced(graph_module, "schedule_rpc()")
+    if blocking is not None and not isinstance(blocking, dict):
+        raise TypeError(
+            f"schedule_rpc() takes as blocking a dict of functions to their asynchronous forms, not "
+            f"{type(blocking).__name__}"
+        )
     table = blocking_calls() if blocking is None else blocking
     graph = graph_module.graph
     starting = starting_calls()

@@ -27,7 +27,7 @@ from fxlib.passes.devices import Device
 from fxlib.passes.utils.extraction import ExtractionWithAttributes
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import map_values
-from fxlib.shapes.propagation import _describe, _load, _placeholder
+from fxlib.shapes.propagation import _describe, _load, _placeholder, check_count
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["run_stages", "split_into_stages"]
@@ -64,6 +64,7 @@ def split_into_stages(
         raise TypeError(f"split_into_stages() takes as weigh a name or a function, not {type(weigh).__name__}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
+    check_count(graph_module, inputs, "split_into_stages()")
     measure = _WEIGHTS[weigh] if isinstance(weigh, str) else weigh
     costs = {c.name: _weight(measure, c) for c in estimate(graph_module, *inputs, device=device).nodes}
     flow = _Flow(graph_module, inputs)
@@ -89,7 +90,7 @@ def _weight(measure: Weigh, cost: NodeCost) -> float:
         TypeError: the function gave no number.
     """
     weight: Any = measure(cost)
-    if isinstance(weight, bool) or not isinstance(weight, Real):
+    if isinstance(weight, bool) or not isinstance(weight, Real) or weight != weight:
         raise TypeError(
             f"split_into_stages() takes as weigh a function that gives a number, and this one gave {weight!r} for "
             f"{cost.name}"

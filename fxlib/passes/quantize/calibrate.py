@@ -38,7 +38,7 @@ def calibrate(
         KeyError: unknown observer.
         ValueError: ``data`` is empty, or has NaN in it, or an infinity where its range counts.
     """
-    if observer not in OBSERVERS:
+    if not isinstance(observer, str) or observer not in OBSERVERS:
         raise KeyError(f"no observer {observer!r}; known: {', '.join(OBSERVERS)}")
     observers: dict[Node, Observer] = {}
     watched = plan.observed()
@@ -50,7 +50,10 @@ def calibrate(
     with torch.no_grad():
         for item in data:
             _check_numbers(graph_module, watched, as_sequence(item), runs)
-            runner.run(*copied(as_sequence(item)))
+            try:
+                runner.run(*copied(as_sequence(item)))
+            except Exception as error:
+                raise refused_example(runs, error) from error
             runs += 1
             if progress is not None:
                 progress(runs, total)
@@ -73,6 +76,14 @@ def _check_numbers(graph_module: GraphModule, watched: Collection[Node], inputs:
                     f"quantize_static() got {found} in data: argument {node.target!r} of example {example}, counted "
                     "from 0; calibration needs numbers"
                 )
+
+
+def refused_example(example: int, error: Exception) -> ValueError:
+    """The error for an example that the model fails on."""
+    return ValueError(
+        f"quantize_static() got data that the model fails on, in example {example}, counted from 0: "
+        f"{str(error).splitlines()[0]}"
+    )
 
 
 class _Watching(Interpreter):

@@ -21,13 +21,15 @@ from fxlib.passes.edits import in_order, place_module
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.optimize_for_inference import pack_layers
-from fxlib.passes.quantize.calibrate import Progress, calibrate, text_progress
+from fxlib.passes.quantize.calibrate import Progress, calibrate, refused_example, text_progress
 from fxlib.passes.quantize.convert import to_kernels, to_qdq
 from fxlib.passes.quantize.layers import DynamicQuantizedLinear
 from fxlib.passes.quantize.plan import make_plan
 from fxlib.passes.quantize.report import QuantizationReport, first_result, layer_errors, relative_error
 from fxlib.passes.quantize.tolerance import harms, left_in_float
 from fxlib.shapes import propagate
+from fxlib.shapes.kernel import ShapeError
+from fxlib.shapes.propagation import check_count
 
 __all__ = ["quantize_dynamic", "quantize_static"]
 
@@ -66,8 +68,8 @@ def quantize_static(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: no data, NaN in it, training mode, no float32 model, an unknown form, an engine for the kernels, or
-            a name in `skip` that nothing has.
+        ValueError: no data, NaN in it, an example that the model fails on, training mode, no float32 model, an unknown
+            form, an engine for the kernels, or a name in `skip` that nothing has.
         EngineError: there is no such engine.
     """
     check_traced(graph_module, "quantize_static()")
@@ -90,7 +92,11 @@ def quantize_static(
         raise ValueError("quantize_static() got no calibration data: pass at least one example input")
     example = tuple(as_sequence(first))
     model = copy_of(graph_module)
-    propagate(model, *example)
+    check_count(model, example, "quantize_static()")
+    try:
+        propagate(model, *example)
+    except ShapeError as error:
+        raise refused_example(0, error) from error
     remove_dropout(fuse_conv_bn(model))
     if form == "kernels":
         keep_layouts(model)
