@@ -255,7 +255,9 @@ def _check_layer(graph_module: GraphModule, chain: list[Node], norm: Node, param
     for node, reader in zip(chain, [*chain[1:], norm], strict=True):
         others = [user.name for user in value_users(node) if user is not reader]
         if others:
-            raise _NotFusable(f"the result of {node.name} is also used by {', '.join(others)}")
+            raise _NotFusable(
+                f"the result of {node.name} is also used by {', '.join(others)}: folded, it would be computed twice"
+            )
     if sum(1 for a in norm.all_input_nodes if a is given) != 1 or given in norm.args[1:]:
         raise _NotFusable(f"the result of {layer.name} is also a parameter of the batch norm")
     spatial, transposed = known
