@@ -159,7 +159,6 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("activations: a list", lambda: replace_activations(GM, ["relu"], nn.GELU()), ValueError, "no operator ..relu.."),
     ("drawing: not traced", lambda: draw_change(MODEL, GM), TypeError, "draw_change.. takes a GraphModule, not a"),
     ("pattern: not traced", lambda: replace_pattern(MODEL, torch.relu, torch.relu), TypeError, "a GraphModule, not a"),
-    ("interpreter: not traced", lambda: fxlib.Interpreter(MODEL), TypeError, "Interpreter.. takes a GraphModule"),
     ("split: a number", lambda: split_module(GM, MODEL, 3), TypeError, "split_callback a function of a node, not int"),
     ("engines: a list", lambda: lower(MODEL, (X,), engine=["openvino"]), EngineError, "no engine ..openvino.."),
     ("dynamic: a flag", lambda: lower(MODEL, (X,), dynamic={"x": [True]}), TypeError, "a tuple of integers.*not .True"),
