@@ -56,13 +56,13 @@ class Snapshot:
         classes: dict[type, None] = {}
         for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
             self._keep_buffers(path, module)
-            if module is not root and is_leaf(module, path):
-                self._modules.append((path, module, dict(module.__dict__), {}))
-                continue
-            classes.update(dict.fromkeys(type(module).__mro__))
-            held = {name: module.__dict__.get(name) for name in _TABLES}
+            leaf = module is not root and is_leaf(module, path)
+            held = {name: module.__dict__.get(name) for name in (("_buffers",) if leaf else _TABLES)}
             tables = {name: table.copy() for name, table in held.items() if isinstance(table, (dict, set))}
             self._modules.append((path, module, dict(module.__dict__), tables))
+            if leaf:
+                continue
+            classes.update(dict.fromkeys(type(module).__mro__))
             for name, value in module.__dict__.items():
                 if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
                     self._containers.append((module, path, name, value, copy.copy(value)))
@@ -92,8 +92,8 @@ class Snapshot:
         for module, path, name, value, before in self._containers:
             if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
-        for path, module, name, buffer, version, _ in self._buffers:
-            if name in module._buffers and module._buffers[name] is buffer and buffer._version != version:
+        for path, module, name, buffer, version, kept in self._buffers:
+            if name in module._buffers and module._buffers[name] is buffer and _written(buffer, version, kept):
                 yield Change(module, path, name, "data", buffer, buffer)
 
     def drew_random(self) -> bool:
@@ -119,9 +119,18 @@ class Snapshot:
             if not same(value, before):
                 refill(value, before)
         for *_, buffer, version, kept in self._buffers:
-            if kept is not None and buffer._version != version:
+            if kept is not None and _written(buffer, version, kept):
                 with torch.no_grad():
                     buffer.copy_(kept)
         random.setstate(self._random)
         torch.set_rng_state(self._torch_random)
         torch.set_grad_enabled(self.grad)
+
+
+def _written(buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
+    """Whether a buffer was written to; through its `data`, or an array of NumPy, its version stays what it was."""
+    if buffer._version != version:
+        return True
+    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(buffer, kept):
+        return False
+    return buffer.shape != kept.shape or not bool(torch.isclose(buffer, kept, 0.0, 0.0, equal_nan=True).all())
