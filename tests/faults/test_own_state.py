@@ -202,6 +202,7 @@ class Net(nn.Module):
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_two_baselines_at_once(tmp_path: Path, report):
     """Each replaces the entries of the files that it checks, and keeps those that the other has written meanwhile."""
     names = ["a", "b"]
@@ -223,6 +224,7 @@ def test_two_baselines_at_once(tmp_path: Path, report):
     report(tries=2, outcome="both are there")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
     """Otherwise nothing is found, and a check passes for ever."""
     (tmp_path / "net.py").write_text(BROKEN)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fxlens.host.launch import Launch
+from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
 from fxlens.mcp.asking import Asking, Folder
@@ -123,7 +123,7 @@ def test_the_files_around_are_not_read_by_the_loop(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(indexed, "walk", lambda folder: [threads.append(threading.current_thread()), *walk(folder)][1:])
     (tmp_path / "net.py").write_text(SMALL)
     known = Folder(str(tmp_path))
-    asking = Asking(known, Pool(Launch(sys.executable, str(tmp_path))), True, "")
+    asking = Asking(known, Pool(Launch(find_python("", None), str(tmp_path))), True, "")
     asyncio.run(asking._look_around(str(tmp_path / "net.py"), {}))
     assert [*known.seen] == [str(tmp_path / "net.py")] and threads
     assert threading.main_thread() not in threads

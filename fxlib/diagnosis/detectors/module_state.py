@@ -49,6 +49,7 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
     """The statement that writes the attribute: of the module's own functions, or else of another's."""
     owner = type(change.module)
     elsewhere: Place | None = None
+    read: Place | None = None
     for function in instrumentation.functions:
         code = instrumentation.own_code(function)
         tree = trees.function_tree(code)
@@ -59,6 +60,9 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
         for node in ast.walk(tree):
             target = _written(node, change.name)
             if target is None:
+                if read is None and not own and _named(node, change.name) and not _on_self(node):
+                    span = trees.span_of(node, code.co_filename)
+                    read = Place(span, node, None, (span,))
                 continue
             span = trees.span_of(target, code.co_filename)
             if own:
@@ -66,7 +70,11 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
             if not _on_self(target):
                 elsewhere = Place(span, target, None, (span,))
                 break
-    return elsewhere
+    return elsewhere or read
+
+
+def _named(node: Any, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name
 
 
 def _on_self(target: Any) -> bool:
@@ -82,22 +90,33 @@ def _written(node: Any, name: str) -> Any:
             targets.extend(target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
         targets = [node.target]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr.endswith("_") or node.func.attr in ("append", "update", "add", "extend"):
-            targets = [node.func.value]
-        elif node.func.attr in ("register_buffer", "__setattr__") and node.args:
+    elif isinstance(node, ast.Call):
+        targets = [keyword.value for keyword in node.keywords if keyword.arg == "out"]
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("register_buffer", "__setattr__") and node.args:
             first = node.args[0]
             return node if isinstance(first, ast.Constant) and first.value == name else None
-        else:
-            return None
+        if isinstance(node.func, ast.Attribute) and (called.endswith("_") or called in _CONTAINERS):
+            targets.append(node.func.value)
+        if called.endswith("_"):
+            targets += [each for first in node.args[:1] for each in getattr(first, "elts", [first])]
     else:
         return None
-    for target in targets:
-        while isinstance(target, ast.Subscript):
-            target = target.value
-        if isinstance(target, ast.Attribute) and target.attr == name:
-            return target
-    return None
+    return next((found for each in targets if _named(found := _base(each), name)), None)
 
+
+def _base(target: Any) -> Any:
+    """Whose memory an expression shares, where that can be read: ``self.t`` of ``self.t[0]``, ``self.t.data`` and
+    ``self.t.view(1, 3)``."""
+    while True:
+        if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
+            target = target.value
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        else:
+            return target
+
+
+_CONTAINERS = ("append", "update", "add", "extend")
 
 ON_GRAPH = (changed,)

@@ -170,6 +170,10 @@ class _Row(NamedTuple):
     advice: str = ""
 
 
+def _remote(failure: Failure) -> bool:
+    return failure.owner.startswith("torch.distributed.rpc")
+
+
 _TABLE = (
     _Row("FX310", _type(RecursionError)),
     _Row("FX170", _says("module is not installed as a submodule")),
@@ -207,6 +211,7 @@ _TABLE = (
     _Row("FX186", _both(_type(TypeError, RuntimeError), _says(*_REAL_TENSOR))),
     _Row("FX101", _both(_type(TraceError), _says("control flow"))),
     _Row("FX110", _type(TraceError)),
+    _Row("FX199", _remote, advice="fxlib.passes.schedule_rpc.RpcTracer records remote calls"),
 )
 
 _TRACING_TEXTS = (

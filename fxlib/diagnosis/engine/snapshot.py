@@ -24,8 +24,8 @@ _KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"
 # What the names of constants begin with that a tracer keeps on the root.
 _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
-# Names of code that may write to tensors past their versions, or to parameters that no proxy stands for.
-_PAST_VERSIONS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
+# Names of code that may write to parameters that no proxy stands for.
+_OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
 _MOST = 50_000_000  # elements of parameters that are kept because of such names
 
 
@@ -52,8 +52,8 @@ class Snapshot:
         self, root: Any, is_leaf: Callable[[nn.Module, str], bool], functions: Iterable[FunctionType] = ()
     ) -> None:
         functions = list(functions)
-        # Then parameters are kept, too, and all that is kept is compared by its values.
-        self._doubt = any(not _PAST_VERSIONS.isdisjoint(names_in(function.__code__)) for function in functions)
+        # Then parameters are kept, too.
+        self._doubt = any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
         self._left = _MOST
         held: list[tuple[str, Any]] = []
         self._modules: list[tuple[str, nn.Module, dict[str, Any], dict[str, Any]]] = []
@@ -65,14 +65,14 @@ class Snapshot:
         classes: dict[type, None] = {}
         for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
             self._keep_buffers(path, module)
-            if module is not root and is_leaf(module, path):
-                self._modules.append((path, module, dict(module.__dict__), {}))
+            leaf = module is not root and is_leaf(module, path)
+            own = {name: module.__dict__.get(name) for name in (("_buffers",) if leaf else _TABLES)}
+            tables = {name: table.copy() for name, table in own.items() if isinstance(table, (dict, set))}
+            self._modules.append((path, module, dict(module.__dict__), tables))
+            if leaf:
                 continue
             held += [(name, value) for name, value in vars(module).items() if name not in _INTERNAL]
             classes.update(dict.fromkeys(type(module).__mro__))
-            own = {name: module.__dict__.get(name) for name in _TABLES}
-            tables = {name: table.copy() for name, table in own.items() if isinstance(table, (dict, set))}
-            self._modules.append((path, module, dict(module.__dict__), tables))
             for name, value in module.__dict__.items():
                 if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
                     self._containers.append((module, path, name, value, copy.copy(value)))
@@ -91,11 +91,6 @@ class Snapshot:
             large = isinstance(buffer, nn.Parameter) and self._left < 0
             kept = None if buffer.is_meta or large else buffer.detach().clone()
             self._buffers.append((path, module, name, buffer, buffer._version, kept))
-
-    def _written(self, buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
-        if buffer._version != version:
-            return True
-        return self._doubt and kept is not None and buffer.shape == kept.shape and not _equal(buffer, kept)
 
     def changes(self) -> list[Change]:
         """What is different now. Constants that a tracer keeps on the root do not count."""
@@ -117,7 +112,7 @@ class Snapshot:
                 yield Change(module, path, name, "attribute", before, value)
         for path, module, name, buffer, version, kept in self._buffers:
             table = next((each for each in (module._buffers, module._parameters) if name in each), {name: buffer})
-            if table[name] is buffer and self._written(buffer, version, kept):
+            if table[name] is buffer and _written(buffer, version, kept):
                 yield Change(module, path, name, "data", buffer, buffer)
 
     def drew_random(self) -> bool:
@@ -143,7 +138,7 @@ class Snapshot:
             if not same(value, before):
                 refill(value, before)
         for *_, buffer, version, kept in self._buffers:
-            if kept is not None and self._written(buffer, version, kept):
+            if kept is not None and _written(buffer, version, kept):
                 with torch.no_grad():
                     buffer.copy_(kept)
         random.setstate(self._random)
@@ -151,9 +146,10 @@ class Snapshot:
         torch.set_grad_enabled(self.grad)
 
 
-def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
-    if one.layout != torch.strided or one.is_quantized:
+def _written(buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
+    """Whether a buffer was written to; through its `data`, or an array of NumPy, its version stays what it was."""
+    if buffer._version != version:
         return True
-    with torch.no_grad():
-        same = one == two
-        return bool((same | (one.isnan() & two.isnan())).all() if one.is_floating_point() else same.all())
+    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(buffer, kept):
+        return False
+    return buffer.shape != kept.shape or not bool(torch.isclose(buffer, kept, 0.0, 0.0, equal_nan=True).all())

@@ -211,16 +211,26 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def _is_guarded(self, file: str, line: int) -> bool:
         """Whether the code expects this import to fail."""
         if file not in self._guarded:
+            text = "".join(linecache.getlines(file))
             try:
-                tree = ast.parse("".join(linecache.getlines(file)))
+                tree = ast.parse(text if "try" in text else "")
             except (SyntaxError, ValueError, RecursionError):
                 tree = ast.Module([], [])
             self._guarded[file] = [
                 (node.body[0].lineno, node.body[-1].end_lineno or 0)
-                for node in ast.walk(tree)
+                for node in _without_expressions(tree)
                 if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
             ]
         return any(first <= line <= last for first, last in self._guarded[file])
+
+
+def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
+    """The statements of a file and what they consist of, but for expressions: these are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

@@ -121,10 +121,11 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
 
     def _of_user(self, name: str, path: str) -> Any:
         """What stands for a file that is open or executed already, None for others."""
-        if key(path) in self.executed:
-            return importlib.machinery.ModuleSpec(name, SameModule(self.executed[key(path)]))
-        overlay = self.overlays.get(key(path))
-        if key(path) in self.shortened:
+        place = key(path)
+        if place in self.executed:
+            return importlib.machinery.ModuleSpec(name, SameModule(self.executed[place]))
+        overlay = self.overlays.get(place)
+        if place in self.shortened:
             return self._spec(name, path, overlay[1] if overlay else "".join(linecache.getlines(path)))
         return self._spec(name, path, overlay[1]) if overlay else None
 

@@ -29,6 +29,7 @@ _OF_FILES = {
     "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
 }  # fmt: skip
 """Of these events, how many of the first arguments are files that they change: of temporary ones they may."""
+_WATCHED = {"open", *_FORBIDDEN, *_OF_FILES}
 _OWN = (__file__, contextlib.__file__)
 _active = 0
 _hooked = False
@@ -208,8 +209,8 @@ def _guarded() -> Iterator[None]:
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    if not _active:
-        return
+    if not _active or event not in _WATCHED:
+        return  # quickly: each call of id() is an event
     if event == "open":
         if _writes(args) and not _harmless(args[0]):
             raise Refused(f"writing {args[0]!r} is not allowed while a construction is searched")
