@@ -146,7 +146,7 @@ SERVER_BELOW = {
     "checking": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
     ),
-    "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
+    "mcp": ("record", "rules", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
