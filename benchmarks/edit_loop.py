@@ -3,7 +3,8 @@
     python benchmarks/edit_loop.py [--edits 40] [--json FILE]
 
 For each model a client opens its file, types, and waits for the diagnostics of that version: in the forward of the
-model, which is traced again while its parts are not; in that of a part, which changes the model too; and in a comment.
+model, which is traced again while its parts are not; in that of a part, which changes the model too; in a comment;
+more or fewer comments above all, which move every line; and more or fewer statements in the forward of the model.
 Each text is new.  The server's debounce is set to 0, since it is a wait and not work.  Beside it,
 measured in the same run: a cold ``python -c`` that imports torch and the file and calls ``torch.fx.symbolic_trace``,
 and the same inside a process that has everything imported (file executed anew, module built under meta, traced).
@@ -34,7 +35,7 @@ MODELS = {
     "ResNet-50": ("resnet50.py", "ResNet50()", ("self.layer1(x)", "self.bn3(self.conv3(out))")),
     "Transformer": ("transformer.py", "TransformerEncoder()", ("self.embeddings(ids)", "F.gelu(self.expand(x))")),
 }
-KINDS = ("the model", "a part", "a comment")
+KINDS = ("the model", "a part", "a comment", "lines above", "lines of the model")
 
 WARM = """
 import json, sys, time
@@ -62,9 +63,17 @@ torch.fx.symbolic_trace(module)
 
 
 def edited(text: str, places: tuple[str, str], kind: str, number: int) -> str:
-    """A new text in which no line has moved."""
+    """A new text; no line has moved but in the last two kinds."""
     if kind == "a comment":
         return f"{text}# {number}\n"
+    if kind == "lines above":
+        return f"# {number}\n" * (number % 5 + 1) + text
+    if kind == "lines of the model":
+        first, rest = text.split(places[0])
+        first, _, begun = first.rpartition("\n")
+        indent = begun[: len(begun) - len(begun.lstrip())]
+        more = "\n".join(f"{indent}_ = 1.{number:04}" for _ in range(number % 5 + 1))
+        return f"{first}\n{more}\n{begun}{places[0]}{rest}"
     text += "# 0\n"
     place = places[KINDS.index(kind)]
     assert text.count(place) == 1
@@ -82,7 +91,7 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
         first = client.diagnostics(uri)
         loop: dict[str, list[float]] = {kind: [] for kind in KINDS}
         inside = []
-        for number in range(3 * (edits + 5)):
+        for number in range(len(KINDS) * (edits + 5)):
             kind = KINDS[number // (edits + 5)]  # one works at one place for a while
             new = edited(text, places, kind, number)
             began = time.perf_counter()

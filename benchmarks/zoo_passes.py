@@ -1,4 +1,4 @@
-"""What fxlib does with models that nobody here wrote: one of each of 30 families of timm, 40 of transformers.
+"""What fxlib does with models that nobody here wrote: one of each of 30 families of timm, 41 of transformers.
 
     python benchmarks/zoo_passes.py [timm] [transformers] [--only NAME] [--stages] [--engine onnxruntime] [--json FILE]
 

@@ -56,8 +56,23 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server with a warm worker, for all tests that need none of their own: ``shared.lent(deadline=30)``."""
     from lsp_client import started
 
-    with started(tmp_path_factory.mktemp("shared")) as client:
+    with started(tmp_path_factory.mktemp("shared"), environment={"VIRTUAL_ENV": ""}) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A virtual environment whose interpreter has torch imported already when a worker starts."""
+    import warm_python
+
+    with warm_python.started(tmp_path_factory.mktemp("warm")) as folder:
+        yield folder
+
+
+@pytest.fixture
+def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers and commands of a test take that one for the user's, where they are not told otherwise."""
+    monkeypatch.setenv("VIRTUAL_ENV", str(warm_python))
 
 
 @pytest.fixture

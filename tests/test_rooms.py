@@ -11,7 +11,8 @@ ROOT = Path(__file__).parent.parent
 # Import paths of torch.fx that only hand names on.
 FACES = {"fxlib.passes.dialect.common.cse_pass"}
 # Room -> what it may import of fxlib: rooms, or single files of them. A room may always import itself. No two
-# rooms need each other: what the tracer and the code generator take of `interop` is below them.
+# rooms need each other: what the tracer and the code generator take of `interop` is below them, and quantization looks
+# into the table of engines only, for the int8 that one takes.
 BELOW = {
     "ir": (),
     "codegen": ("ir", "interop.torch_side", "interop.graphs"),
@@ -19,7 +20,7 @@ BELOW = {
     "capture": ("ir", "codegen", "interop.torch_side"),
     "transform": ("ir", "codegen", "interop", "capture", "config", "passes.utils"),
     "shapes": ("ir", "codegen", "interop", "capture", "transform"),
-    "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules"),
+    "passes": ("ir", "codegen", "interop", "capture", "transform", "shapes", "compat.submodules", "lowering.engines"),
     "diagnosis": ("ir", "codegen", "interop", "capture", "transform", "shapes", "passes"),
     "captures": (
         "ir",
@@ -145,7 +146,7 @@ SERVER_BELOW = {
     "checking": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
     ),
-    "mcp": ("record", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
+    "mcp": ("record", "rules", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",

@@ -66,14 +66,26 @@ def benchmark(
         cancelled: called between samples; True stops, and the report has what was measured.
 
     Raises:
-        TypeError: `model` is no module, or `inputs` no tuple.
+        TypeError: `model` is no module, `inputs` no tuple, or another argument of the wrong type.
         KeyError: an unknown variant; the text lists the known ones.
-        ValueError: the model is in training mode.
+        ValueError: the model is in training mode, or a batch size or count of threads is none.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"benchmark() takes as model a torch.nn.Module, not {type(model).__name__}")
     if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Sequence):
         raise TypeError(f"benchmark() takes as inputs a tuple of arguments of forward, not {type(inputs).__name__}")
+    for name, names in (("variants", variants), ("without", without)):
+        if isinstance(names, str):
+            raise TypeError(f"benchmark() takes as {name} a list of names, not a string; pass [{names!r}]")
+    for name, counts in (("batches", batches), ("threads", threads)):
+        if counts is not None and not _are_counts(counts):
+            raise ValueError(f"benchmark() takes as {name} a list of numbers of 1 or more, not {counts!r}")
+    if type(rounds) is not int:
+        raise TypeError(f"benchmark() takes as rounds an integer, not {type(rounds).__name__}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"benchmark() takes as seconds a number, not {type(seconds).__name__}")
+    if trace is not None and not callable(trace):
+        raise TypeError(f"benchmark() takes as trace a function that traces the model, not {type(trace).__name__}")
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before timing")
     tensors = tensors_in(inputs, list(model.parameters()))
@@ -98,6 +110,10 @@ def benchmark(
         torch.set_num_threads(before)
     run.progress("done", 1.0)
     return report
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, Sequence) and all(type(each) is int and each > 0 for each in values)
 
 
 def _chosen(names: Sequence[str] | None, without: Collection[str], device: str) -> list[tuple[Variant, str | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import CodeType
 from typing import Any
 
 from torch import nn
@@ -12,7 +13,9 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.engine.coverage import taken, untaken
 from fxlib.diagnosis.engine.eager_path import EagerPath
-from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION
+from fxlib.diagnosis.engine.findings import Findings
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
+from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.run import Run, guarded
 from fxlib.diagnosis.engine.search import Limits, Search
 from fxlib.diagnosis.engine.subject import Subject
@@ -20,6 +23,7 @@ from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.values import Unknown
 from fxlib.diagnosis.report import Finding, Report
 from fxlib.ir.graph import Graph
+from fxlib.ir.span import Span, resolve
 
 __all__ = ["diagnose"]
 
@@ -123,7 +127,7 @@ def _report(search: Search) -> Report:
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())
-    report.findings = sorted(_without_explained(found), key=_order)
+    report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)
     return report
 
 
@@ -147,6 +151,32 @@ def _without_explained(found: Iterable[Finding]) -> list[Finding]:
     fixes them."""
     failing = {each.span for each in found if each.code == PACKAGE_FUNCTION and each.loud}
     return [each for each in found if each.loud or not each.inside or each.span not in failing]
+
+
+def _once_for_each_module(kept: list[Finding], found: Findings) -> list[Finding]:
+    """The findings, of those that keep a module of an installed package from being traced the first at each call: to
+    leave that module out fixes them all, and its lines are not the user's to change."""
+    seen: set[tuple[Span, CodeType]] = set()
+    result = []
+    for each in kept:
+        place = found.place_of(each)
+        key = None if not each.loud or place is None else _module_of_package(place)
+        if key is None or key not in seen:
+            result.append(each)
+        if key is not None:
+            seen.add(key)
+    return result
+
+
+def _module_of_package(place: Place) -> tuple[Span, CodeType] | None:
+    """The user's call that leads into a forward of an installed package, and the innermost such forward."""
+    site, forward = place.site, None
+    while site is not None and is_installed(site[0].co_filename):
+        if forward is None and site[0].co_name == "forward":
+            forward = site[0]
+        site = site[2]
+    span = resolve(site) if forward is not None else None
+    return None if span is None or forward is None else (span, forward)
 
 
 def _put_constants(tracer: Any) -> None:

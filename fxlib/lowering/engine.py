@@ -6,9 +6,10 @@ the command line, the editor, the benchmark and docs/lowering.md take it from th
 
 from __future__ import annotations
 
+import os
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -45,10 +46,18 @@ class BuildOptions:
     def __post_init__(self) -> None:
         """
         Raises:
-            ValueError: `threads` is no count of threads.
+            ValueError: `threads` is no count of threads, or `timeout_s` no time.
+            TypeError: `cache_dir` is no path, or `profiles` no mapping.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise ValueError(f"BuildOptions takes as threads a number of 1 or more, or None, not {self.threads!r}")
+        if isinstance(self.timeout_s, bool) or not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0:
+            raise ValueError(f"BuildOptions takes as timeout_s a number of seconds above 0, not {self.timeout_s!r}")
+        if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
+            raise TypeError(f"BuildOptions takes as cache_dir a path, not {type(self.cache_dir).__name__}")
+        if not isinstance(self.profiles, Mapping):
+            kind = type(self.profiles).__name__
+            raise TypeError(f"BuildOptions takes as profiles a mapping of inputs to three shapes, not {kind}")
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,8 @@ class Engine:
     """Precisions that it computes in by itself; for others, casts are written into the graph."""
     dynamic: bool = True
     """Whether dimensions may change between calls."""
+    symmetric_int8: bool = False
+    """Whether it takes 8-bit activations signed and without a zero point; else they are unsigned and have one."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
     lists_kernels: bool = True

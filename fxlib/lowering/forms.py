@@ -24,10 +24,12 @@ from fxlib.lowering.places import path_of, span_of
 from fxlib.lowering.prepare import prepare_captured
 from fxlib.lowering.runs import Values, of_graph, of_onnx, of_parts, of_programs
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
-from fxlib.passes.quantize import dequantize, dequantize_weight, quantize, quantize_static
+from fxlib.passes.quantize import quantize_static
+from fxlib.passes.quantize.functions import dequantize, dequantize_weight, quantize, quantize_symmetric
 from fxlib.shapes import propagate
 
-_INT8 = (quantize, dequantize, dequantize_weight)
+_TO_INT8 = (quantize, quantize_symmetric)
+_INT8 = (*_TO_INT8, dequantize, dequantize_weight)
 
 Known = tuple[Any, str]
 """A value, and the node of the first stage that has the same one in eager."""
@@ -83,7 +85,7 @@ class Described:
             value, step = found.get(node.name), self.steps[node.name]
             if value is None or not step.origins or _of_parameter(node):
                 continue
-            if node.target is quantize:
+            if node.target in _TO_INT8:
                 value = dequantize(value, *node.args[1:])
             result[node.name] = value, step.origins[-1]
         return result
@@ -107,15 +109,17 @@ def captured(first: Captured) -> Described:
     return Described(first, {node.name: Step(node.name, spelling(node), [node.name]) for node in nodes})
 
 
-def quantized(first: Captured) -> Described:
-    """In the exchange form, with the example as calibration data: nodes that quantize and dequantize stand before what
-    computes on 8 bits. They come from the node whose value they take on; those of a parameter, from what takes it.
+def quantized(first: Captured, engine: Engine) -> Described:
+    """In the engine's exchange form, with the example as calibration data: nodes that quantize and dequantize stand
+    before what computes on 8 bits. They come from the node whose value they take on; those of a parameter, from what
+    takes it.
 
     Raises:
         TypeError, ValueError: as `quantize_static`.
     """
     before = fused(first)
-    changed = quantize_static(before.captured.gm, [copied(tuple(first.tensors))], form="qdq")
+    data = [copied(tuple(first.tensors))]
+    changed = quantize_static(before.captured.gm, data, form="qdq", engine=engine.name)
     steps: dict[str, Step] = {}
     for node in filter(is_step, changed.graph.nodes):
         known, target = before.steps.get(node.name), spelling(node)

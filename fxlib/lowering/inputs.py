@@ -214,7 +214,7 @@ class Inputs:
                 f"{', '.join(dict.fromkeys(self._owners)) or 'no argument'}"
             )
         listed = isinstance(dims, (list, tuple, set, frozenset, range, Mapping))
-        if not listed or not all(isinstance(dim, int) for dim in dims):
+        if not listed or not all(type(dim) is int for dim in dims):
             raise TypeError(
                 f"{caller} takes dimensions as a tuple of integers: dynamic={{{name!r}: (0,)}}, or as a mapping of "
                 f"them to their smallest and largest sizes: dynamic={{{name!r}: {{0: (1, 64)}}}}, not {dims!r}"

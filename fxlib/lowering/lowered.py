@@ -100,6 +100,10 @@ class LoweredModule(torch.nn.Module):
         """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"save() takes a path, not {type(path).__name__}")
+        if not os.fspath(path):
+            raise ValueError("save() takes the path of a folder, not an empty text")
+        if Path(path).is_file():
+            raise FileExistsError(f"save() writes a folder, and {str(path)!r} is a file")
         state = {"report": self.report, "options": self.options, "inputs": self.inputs, "output": self.output}
         save(Path(path), self.module, state)
 

@@ -140,7 +140,7 @@ def stages(
         stage(CAPTURES["export"], lambda: forms.exported(export(model, inputs), first, compare))
         say("quantize" if quantize else "fuse", 0.4)
         if quantize:
-            changed = cache(lambda: forms.quantized(first))
+            changed = cache(lambda: forms.quantized(first, last))
             stage("quantized", lambda: forms.form(changed(), compare), QUANTIZED_TOLERANCE)
             if found[-1].problem is None:
                 before, tolerance = changed(), QUANTIZED_TOLERANCE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ def preview(
     capture: str | None = None,
     concrete_args: Mapping[str, Any] | None = None,
     min_nodes: int = MIN_NODES,
+    progress: Callable[[str, float], None] | None = None,
 ) -> LoweringReport:
     """The report that `lower` would give, up to what only a build and a run tell: times of builds, kernels, the
     difference from eager.
@@ -32,6 +33,7 @@ def preview(
     except where a shape depends on values; what depends on them on the meta device counts as not known.
 
     Args: as those of `lower`.
+        progress: called with the stage's name and the fraction done.
 
     Raises:
         EngineError: there is no such engine.
@@ -48,6 +50,7 @@ def preview(
     prepared = prepare(
         model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
         min_nodes=min_nodes, shapes_only=True, caller="preview()",
+        say=lambda stage, done: None if progress is None else progress(stage, 3 * done),  # of a build, this is a third
     )  # fmt: skip
     report = prepared.report(type(model).__name__, engine, chosen.label, precision)
     report.built = False

@@ -244,6 +244,8 @@ def _kind_of_function(node: Node) -> str:
         return "fresh"
     if target in (tuple, list):
         return "view"
+    if getattr(target, "makes_new_memory", False):
+        return "fresh"
     if not module and not hasattr(torch.Tensor, name):
         return "unknown"
     if module and module.split(".")[0] != "torch":

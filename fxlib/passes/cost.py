@@ -23,7 +23,7 @@ from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import map_values
-from fxlib.shapes.propagation import _describe, _load, _placeholder
+from fxlib.shapes.propagation import _describe, _load, _placeholder, check_count
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["Estimate", "NodeCost", "estimate"]
@@ -111,6 +111,7 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
         device = DEVICES[device]
     if device is not None and not isinstance(device, Device):
         raise TypeError(f"estimate() takes as device a name or a Device, not {type(device).__name__}")
+    check_count(graph_module, inputs, "estimate()")
     state = {id(p): p for p in [*graph_module.parameters(), *graph_module.buffers()]}
     result = Estimate(device)
     result.parameters = sum(p.numel() for p in graph_module.parameters())

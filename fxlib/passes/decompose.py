@@ -25,7 +25,7 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
             type takes the module first.
 
     Raises:
-        TypeError: `rules` is no mapping.
+        TypeError: `rules` is no mapping to functions.
 
     Example::
 
@@ -34,6 +34,10 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
     check_traced(graph_module, "decompose()")
     if not isinstance(rules, Mapping):
         raise TypeError(f"decompose() takes as rules a mapping of operators to functions, not {type(rules).__name__}")
+    for target, rule in rules.items():
+        if not callable(rule):
+            name = getattr(target, "__name__", target)
+            raise TypeError(f"decompose() takes as the rule of {name} a function, not {type(rule).__name__}")
     return _Decomposer(graph_module, rules).transform()
 
 

@@ -113,6 +113,8 @@ def calibrated_cpu(seconds: float = 0.1) -> Device:
     kernel, max pooling), copies within and beyond the cache, and a layer on one element. The least time of many runs
     counts: what else the machine does can only add to it.
     """
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ValueError(f"calibrated_cpu() takes as seconds a number above 0, not {seconds!r}")
     with torch.no_grad():
         timers = {kind: (operations, _least(call, seconds)) for kind, operations, call in _kinds()}
         near, far, far_out = torch.randn(1 << 18), torch.randn(1 << 24), torch.empty(1 << 24)

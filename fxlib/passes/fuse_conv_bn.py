@@ -9,6 +9,7 @@ own, so that a layer, a batch norm or a parameter that is used elsewhere keeps i
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import read
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import called, is_dropout_off, value_users
+from fxlib.passes.calls import called, is_dropout_off, metadata_read, value_users
 from fxlib.passes.checks import remove_checks
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.edits import free_path, place_module, yield_to
@@ -91,6 +92,7 @@ _NORMS: dict[type, tuple[int, ...]] = {  # ranks of the input that the module ta
     nn.BatchNorm3d: (5,),
     nn.SyncBatchNorm: (2, 3, 4, 5),
 }
+_ANY_RANK = (2, 3, 4, 5)
 
 
 def find_conv_bn(graph_module: GraphModule) -> FusionReport:
@@ -106,9 +108,10 @@ def find_conv_bn(graph_module: GraphModule) -> FusionReport:
 def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     """Fold every batch norm that can be into the layer before it; changes and returns ``graph_module``.
 
-    The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before, where there are linear
-    layers, or 1-D convolutions of inputs without a batch: only a known rank tells whether a batch norm after them runs
-    over the layer's channels. With shapes known, assertions on ranks and dtypes that they prove go, too.
+    The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before: after linear layers, 1-D
+    convolutions, and before norms that take any rank (functions, `SyncBatchNorm`), only a known rank tells whether the
+    norm runs over the layer's channels; without it they are left. With shapes known, assertions on ranks and dtypes
+    that they prove go, too.
     """
     check_traced(graph_module, "fuse_conv_bn()")
     report = FusionReport()
@@ -252,7 +255,9 @@ def _check_layer(graph_module: GraphModule, chain: list[Node], norm: Node, param
     for node, reader in zip(chain, [*chain[1:], norm], strict=True):
         others = [user.name for user in value_users(node) if user is not reader]
         if others:
-            raise _NotFusable(f"the result of {node.name} is also used by {', '.join(others)}")
+            raise _NotFusable(
+                f"the result of {node.name} is also used by {', '.join(others)}: folded, it would be computed twice"
+            )
     if sum(1 for a in norm.all_input_nodes if a is given) != 1 or given in norm.args[1:]:
         raise _NotFusable(f"the result of {layer.name} is also a parameter of the batch norm")
     spatial, transposed = known
@@ -263,23 +268,41 @@ def _check_layer(graph_module: GraphModule, chain: list[Node], norm: Node, param
         raise _NotFusable(f"the weight of {layer.name} is {weight.dtype}")
     if parameters.mean.device != weight.device:
         raise _NotFusable(f"it is on {parameters.mean.device}, the layer on {weight.device}")
-    _check_rank(given, spatial)
+    _check_rank(given, spatial, _ranks_taken(graph_module, norm))
     del bias
     return ("linear" if spatial is None else f"conv{'_transpose' if transposed else ''}{spatial}d") + "-bn"
 
 
-def _check_rank(given: Node, spatial: int | None) -> None:
+def _ranks_taken(graph_module: GraphModule, norm: Node) -> tuple[int, ...]:
+    return _NORMS[type(graph_module.get_submodule(str(norm.target)))] if norm.op == "call_module" else _ANY_RANK
+
+
+def _check_rank(given: Node, spatial: int | None, taken: tuple[int, ...]) -> None:
     """The channels of a layer are dimension 1 of a batch; a batch norm takes dimension 1 whatever it is."""
     shape = _shape(given)
-    rank = None if shape is None else len(shape)
+    rank = _asserted_rank(given) if shape is None else len(shape)
     wanted = 2 if spatial is None else spatial + 2
     if rank is None and spatial is None:
         raise _NotFusable(
             "the rank of the linear layer's result is not known, and a batch norm after a 3-D one runs over another "
             "dimension; propagate shapes first"
         )
+    if rank is None and spatial is not None and spatial + 1 in taken:
+        raise _NotFusable(
+            "the rank of the convolution's result is not known, and a batch norm after one without a batch runs over "
+            "another dimension; propagate shapes first"
+        )
     if rank is not None and rank != wanted:
         raise _NotFusable(f"{given.name} gives a {rank}-D result, whose dimension 1 is not the layer's channels")
+
+
+def _asserted_rank(node: Node) -> int | None:
+    """The rank that an assertion of the program gives: ``torch._assert(x.ndim == 4, …)``."""
+    reads = [user for user in node.users if metadata_read(user) in ("ndim", "dim", "ndimension")]
+    for test in (user for rank in reads for user in rank.users):
+        if test.target is operator.eq and any(user.target is torch._assert for user in test.users):
+            return next((number for number in test.args if isinstance(number, int)), None)
+    return None
 
 
 def _refuse_hooks(module: nn.Module, who: str) -> None:

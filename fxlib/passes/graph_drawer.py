@@ -198,6 +198,8 @@ class FxGraphDrawer:
 
 def draw_change(before: GraphModule, after: GraphModule, name: str = "change") -> DotGraph:
     """Both graphs in one picture; nodes that only one has (by name and target) are coloured."""
+    for each in (before, after):
+        check_traced(each, "draw_change()")
     dot = _new_graph(name)
     present = [{(n.name, str(n.target)) for n in m.graph.nodes} for m in (before, after)]
     for index, (title, module, colour) in enumerate((("before", before, REMOVED), ("after", after, ADDED))):

@@ -27,6 +27,7 @@ from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.packed_layers import NONE, PackedConv2d, PackedLinear, PostOp
 from fxlib.passes.utils.fuser_utils import erase_nodes
 from fxlib.shapes import propagate
+from fxlib.shapes.propagation import check_count
 
 __all__ = ["optimize_for_inference", "pack_layers"]
 
@@ -40,6 +41,7 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
     """
     check_traced(graph_module, "optimize_for_inference()")
     if example_inputs:
+        check_count(graph_module, example_inputs, "optimize_for_inference()")
         propagate(graph_module, *example_inputs)
     fuse_conv_bn(graph_module)
     remove_dropout(graph_module)

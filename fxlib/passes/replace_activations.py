@@ -40,10 +40,11 @@ def replace_activations(
         ValueError: no operator has the name ``old``.
     """
     check_traced(graph_module, "replace_activations()")
-    if old not in NAMES:
+    if not isinstance(old, str) or old not in NAMES:
         raise ValueError(f"replace_activations() knows no operator {old!r}; names are such as 'relu', 'gelu', 'silu'")
-    if not callable(new):
-        raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}")
+    if not callable(new) or isinstance(new, type):
+        hint = "; make an instance of the class" if isinstance(new, type) else ""
+        raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}{hint}")
     memory = Aliases(graph_module)
     found = [n for n in graph_module.graph.nodes if called(graph_module, n) == old]
     found = [n for n in found if isinstance(argument(n, 0, "input"), Node)]

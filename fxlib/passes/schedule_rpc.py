@@ -38,8 +38,10 @@ class RpcTracer(Tracer):
     """
 
     def __init__(self) -> None:
-        # Generated code names the functions where they are defined.
-        super().__init__(autowrap_modules=(math, rpc, rpc.api))
+        # Generated code names the functions where they are defined. Nothing else there is wrapped: a call that is made
+        # while tracing looks up torch's own classes in these modules.
+        super().__init__(autowrap_modules=(math,), autowrap_functions=(rpc.rpc_sync, rpc.rpc_async, rpc.remote))
+        self._autowrap_search += [rpc, rpc.api]
 
     def trace(self, root: torch.nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
         """As `Tracer.trace`."""
@@ -51,8 +53,10 @@ class RpcTracer(Tracer):
         return graph
 
     def create_arg(self, a: Any) -> Argument:
-        """As `Tracer.create_arg`; the function that the other process shall run becomes an attribute of the root."""
-        if not callable(a) or isinstance(a, torch.nn.Module) or rule_of(a) is not None:
+        """As `Tracer.create_arg`; the function that the other process shall run becomes an attribute of the root, and
+        so do a worker and what it holds."""
+        kept = callable(a) or isinstance(a, (rpc.WorkerInfo, rpc.PyRRef))
+        if not kept or isinstance(a, torch.nn.Module) or rule_of(a) is not None:
             return super().create_arg(a)
         function = unwrapped(a)
         known = next((name for name, value in vars(self.root).items() if value is function), None)
@@ -90,6 +94,11 @@ def schedule_rpc(
     calls made asynchronous is in ``meta["schedule_rpc"]``.
     """
     check_traced(graph_module, "schedule_rpc()")
+    if blocking is not None and not isinstance(blocking, dict):
+        raise TypeError(
+            f"schedule_rpc() takes as blocking a dict of functions to their asynchronous forms, not "
+            f"{type(blocking).__name__}"
+        )
     table = blocking_calls() if blocking is None else blocking
     graph = graph_module.graph
     starting = starting_calls()

@@ -57,6 +57,9 @@ def split_module(
         parts.submod_0
     """
     names = {} if qualname_map is None else qualname_map
+    if not callable(split_callback):
+        kind = type(split_callback).__name__
+        raise TypeError(f"split_module() takes as split_callback a function of a node, not {kind}")
     splitter = _Splitter(
         m,
         Plan(m, split_callback, partition_affix),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Iterator
+from inspect import signature
 from itertools import accumulate
+from numbers import Real
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from fxlib.passes.devices import Device
 from fxlib.passes.utils.extraction import ExtractionWithAttributes
 from fxlib.shapes.inference import infer
 from fxlib.shapes.kernel import map_values
-from fxlib.shapes.propagation import _describe, _load, _placeholder
+from fxlib.shapes.propagation import _describe, _load, _placeholder, check_count
 from fxlib.shapes.tensor_meta import TensorMeta
 
 __all__ = ["run_stages", "split_into_stages"]
@@ -62,8 +64,9 @@ def split_into_stages(
         raise TypeError(f"split_into_stages() takes as weigh a name or a function, not {type(weigh).__name__}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
+    check_count(graph_module, inputs, "split_into_stages()")
     measure = _WEIGHTS[weigh] if isinstance(weigh, str) else weigh
-    costs = {c.name: max(measure(c), 0.0) for c in estimate(graph_module, *inputs, device=device).nodes}
+    costs = {c.name: _weight(measure, c) for c in estimate(graph_module, *inputs, device=device).nodes}
     flow = _Flow(graph_module, inputs)
     allowed = flow.allowed()
     if len(allowed) < count - 1:
@@ -80,12 +83,42 @@ def split_into_stages(
     return stages
 
 
+def _weight(measure: Weigh, cost: NodeCost) -> float:
+    """What a node weighs, at least nothing.
+
+    Raises:
+        TypeError: the function gave no number.
+    """
+    weight: Any = measure(cost)
+    if isinstance(weight, bool) or not isinstance(weight, Real) or weight != weight:
+        raise TypeError(
+            f"split_into_stages() takes as weigh a function that gives a number, and this one gave {weight!r} for "
+            f"{cost.name}"
+        )
+    return max(float(weight), 0.0)
+
+
 def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
-    """The result of running the stages one after another in this process."""
+    """The result of running the stages one after another in this process.
+
+    Raises:
+        TypeError: ``stages`` is no list of stages, or there are too many inputs for the first one, or too few.
+        ValueError: there are no stages.
+    """
     if not isinstance(stages, (list, tuple)):
         raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
     if not stages:
         raise ValueError("run_stages() got no stages; split_into_stages() gives one or more")
+    for stage in stages:
+        check_traced(stage, "run_stages()")
+    takes = signature(stages[0].forward)
+    try:
+        takes.bind(*inputs)
+    except TypeError:
+        names = ", ".join(takes.parameters)
+        raise TypeError(
+            f"run_stages() got {len(inputs)} inputs, but the first stage takes {len(takes.parameters)}: {names}"
+        ) from None
     values: Any = inputs
     for stage in stages:
         values = stage(*values)

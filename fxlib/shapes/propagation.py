@@ -7,7 +7,7 @@ difference whether they are real, fake or on the meta device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -77,6 +77,19 @@ def propagate(module: GraphModule, *args: Any, metadata: bool = True) -> Any:
     if (more := len(list(given))) > 0:
         raise TypeError(f"propagate() got {len(args)} inputs, but the graph takes {len(args) - more}")
     return result
+
+
+def check_count(module: GraphModule, inputs: Sequence[Any], caller: str) -> None:
+    """
+    Raises:
+        TypeError: there are more inputs than placeholders, or fewer than those without a default.
+    """
+    takes = module.graph.find_nodes(op="placeholder")
+    if any(str(node.target).startswith("*") for node in takes):
+        return
+    if not sum(not node.args for node in takes) <= len(inputs) <= len(takes):
+        names = ", ".join(str(node.target) for node in takes)
+        raise TypeError(f"{caller} got {len(inputs)} inputs, but the graph takes {len(takes)}: {names}")
 
 
 def annotate(node: Node, value: Any) -> None:

@@ -17,6 +17,7 @@ from fxlib.capture.hot_loop import collector_paused
 from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.roots import attribute_targets
+from fxlib.codegen.traced import check_traced
 from fxlib.interop.convert import adopted, from_torch_graph, in_place
 from fxlib.interop.torch_side import foreign_graph
 from fxlib.ir.graph import Graph
@@ -74,6 +75,7 @@ def replace_pattern(
         AssertionError: pattern and replacement differ in the number of parameters or of values returned.
         RuntimeError: the replacement refers to a module or parameter that neither it nor ``gm`` has.
     """
+    check_traced(gm, "replace_pattern()")
     with collector_paused():
         replaced = in_place(gm, lambda ours: _replace_pattern(ours, pattern, replacement))
         return [Match(found.anchor, found.nodes_map) for found in replaced]

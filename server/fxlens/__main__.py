@@ -5,7 +5,11 @@ import sys
 
 # With -m the present folder comes first on the path: a workspace must not stand in for the standard library.
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-if sys.path[0] in ("", os.getcwd()) and os.path.realpath(_HOME) != os.path.realpath(os.getcwd()):
+try:
+    _HERE = os.getcwd()
+except FileNotFoundError:
+    _HERE = ""  # removed meanwhile
+if sys.path[0] in ("", _HERE) and os.path.realpath(_HOME) != os.path.realpath(_HERE or os.sep):
     sys.path.pop(0)
 import fxlens.safe_path  # noqa: E402, F401
 from fxlens.cli import main  # noqa: E402

@@ -9,6 +9,7 @@ import fxlens.safe_path  # noqa: F401
 import argparse
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -55,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed, unexpected = parser.parse_known_args(given)
     if unexpected:
         commands.choices[parsed.command].error(f"{' '.join(unexpected)} is not expected here")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        print("fxlens: the present folder is not there any more: change into another one", file=sys.stderr)
+        return 2
     orphans.adopt()
     try:
         with plain_streams():

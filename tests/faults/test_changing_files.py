@@ -13,6 +13,8 @@ import pytest
 from fxlens.sources.files import Changed, read_source, write_source
 from lsp_client import Client
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 NET = """import torch
 from torch import nn
 

@@ -15,6 +15,8 @@ import pytest
 from lsp_client import MODEL, Client
 from processes import descendants
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import pathlib; pathlib.Path({mark!r}).touch()\n"
 # Names of what the server itself imports: in the folder it is started in they must not come first.

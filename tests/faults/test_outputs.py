@@ -13,6 +13,8 @@ import tomllib
 from fxlens.worker import outputs
 from lsp_client import MODEL
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 ODD = MODEL.replace("return torch", "raise ValueError('\\udcff é 漢')\n        return torch")
 SAVED = {"manifest.json": b'{"format"', "seal.json": b"{"}
 

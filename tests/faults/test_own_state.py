@@ -157,6 +157,40 @@ def test_a_severity_that_is_none_is_refused(tmp_path: Path, report):
     report(outcome="said, and not used")
 
 
+def test_what_means_nothing_in_a_configuration_is_said(tmp_path: Path, report):
+    """Without a word, a misspelt key lets a check pass that the project wants to fail."""
+    (tmp_path / "fxlens.toml").write_bytes(b'\xef\xbb\xbfignores = ["FX101"]\nscope = "all"\n')
+    project = Project.read(str(tmp_path), top=str(tmp_path))
+    assert project.scope == "all", "a byte order mark is no fault"
+    assert len(project.problems) == 1 and "there is no 'ignores'; there are select, ignore" in project.problems[0]
+    report(outcome="said by name")
+
+
+LEFT = "import os, sys\nos.mkdir('gone')\nos.chdir('gone')\nos.rmdir('../gone')\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "fxlens", "check"], ["-c", "from fxlens.cli import main; exit(main())", "check"]]
+)
+def test_a_present_folder_that_was_removed_is_said(tmp_path: Path, command: list[str], report):
+    (tmp_path / "net.py").write_text(BROKEN)
+    left = f"{LEFT}os.execv(sys.executable, sys.argv[1:])"
+    run = [sys.executable, "-c", left, sys.executable, *command, str(tmp_path / "net.py")]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and done.stderr.startswith("fxlens: the present folder is not there any more"), done
+    report(outcome="named")
+
+
+def test_a_configuration_is_read_where_the_present_folder_was_removed(tmp_path: Path, report):
+    """A server or an agent's tools outlive the folder that they were started in."""
+    code = f"{LEFT}from fxlens.config.project import Project\nprint(Project.read(sys.argv[1]).scope)"
+    (tmp_path / "fxlens.toml").write_text('scope = "all"\n')
+    run = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "all\n", done
+    report(outcome="read")
+
+
 BROKEN = """import torch
 from torch import nn
 
@@ -168,6 +202,7 @@ class Net(nn.Module):
 """
 
 
+@pytest.mark.usefixtures("warm")
 def test_two_baselines_at_once(tmp_path: Path, report):
     """Each replaces the entries of the files that it checks, and keeps those that the other has written meanwhile."""
     names = ["a", "b"]
@@ -189,6 +224,7 @@ def test_two_baselines_at_once(tmp_path: Path, report):
     report(tries=2, outcome="both are there")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
     """Otherwise nothing is found, and a check passes for ever."""
     (tmp_path / "net.py").write_text(BROKEN)

@@ -129,6 +129,16 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
     report(tries=len(garbage), outcome="ends with its input")
 
 
+@pytest.mark.parametrize("head", [b"content-length:%d\r\n\r\n", b"CONTENT-LENGTH:  %d \r\n\r\n"])
+def test_a_header_in_another_case(tmp_path: Path, head: bytes, report):
+    with Client(tmp_path, trusted=False) as server:
+        body = b'{"jsonrpc": "2.0", "id": 91, "method": "fxlens/status", "params": {}}'
+        raw(server, head % len(body) + body)
+        assert server.wait(lambda each: each.get("id") == 91, 30)["result"]
+        assert server.request("fxlens/status", {}, 30)
+    report(outcome="read as any other")
+
+
 def test_enormous_message(server: Client, folder: Path, report):
     uri = server.open(folder / "enormous.py", MODEL + "#" + "é" * (8 << 20))
     assert server.diagnostics(uri) == []

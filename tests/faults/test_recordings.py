@@ -40,6 +40,38 @@ def test_what_others_write_during_a_run_is_kept(tmp_path: Path, report):
     report(outcome="merged; a link stays a link")
 
 
+COPYING = """import copy, gc, pickle, weakref
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, n=3):
+        super().__init__()
+        self.layer = torch.nn.Linear(n, n)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+net = Net()
+for make in (copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))):
+    made = make(net)
+    known = weakref.ref(made)
+    del made
+    gc.collect()
+    print(known() is None)
+"""
+
+
+def test_copies_do_not_live_longer_for_being_recorded(tmp_path: Path, report):
+    """One that stays holds the memory of a whole model."""
+    (tmp_path / "program.py").write_text(COPYING)
+    command = [sys.executable, "-m", "fxlens", "record", "--folder", str(tmp_path), "--", sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True\nTrue\n", done
+    report(tries=2, outcome="freed as without")
+
+
 DAMAGED = {
     "no TOML": "[[[",
     "another form": '"a::b" = [3]\n',

@@ -10,6 +10,8 @@ from hostile import DEEP
 from lsp_client import CAPABILITIES, MODEL, Client
 from processes import clock
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 LAYER = """
 class Layer{n}(nn.Module):
     \"\"\"A layer, number {n}.\"\"\"

@@ -21,10 +21,11 @@ from fxlib.passes.cost import estimate
 from fxlib.passes.cse import eliminate_common_subexpressions
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.decompose import decompose
+from fxlib.passes.devices import calibrated_cpu
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.fold_constants import fold_constants
 from fxlib.passes.fuse_conv_bn import find_conv_bn, fuse_conv_bn
-from fxlib.passes.graph_drawer import FxGraphDrawer
+from fxlib.passes.graph_drawer import FxGraphDrawer, draw_change
 from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.no_ops import remove_no_ops
 from fxlib.passes.optimize_for_inference import optimize_for_inference, pack_layers
@@ -32,6 +33,7 @@ from fxlib.passes.quantize import quantize_dynamic, quantize_static
 from fxlib.passes.reinplace import reinplace
 from fxlib.passes.replace_activations import replace_activations
 from fxlib.passes.schedule_rpc import schedule_rpc
+from fxlib.passes.split_module import split_module
 from fxlib.passes.stages import run_stages, split_into_stages
 from fxlib.shapes import propagate
 from fxlib.subgraph_rewriter import replace_pattern
@@ -120,7 +122,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("static: a mapping", lambda: quantize_static(GM, {"x": X}), TypeError, "a list of examples, not a mapping"),
     ("static: negative", lambda: quantize_static(GM, [X], tolerance=-1), ValueError, "tolerance 0 or more.* not -1"),
     ("static: progress", lambda: quantize_static(GM, [X], progress="bar"), TypeError, "as progress True, .*not str"),
-    ("static: symmetric", lambda: quantize_static(GM, [X], symmetric=True), ValueError, "with form='qdq' only"),
+    ("static: an engine", lambda: quantize_static(GM, [X], engine="openvino"), ValueError, "with form='qdq' only"),
     ("stages: a flag", lambda: split_into_stages(GM, True, X), TypeError, "as count an integer, not bool"),
     ("stages: no device", lambda: split_into_stages(GM, 2, X, weigh="seconds"), ValueError, "needs a device"),
     ("stages: run none", lambda: run_stages([], X), ValueError, "got no stages"),
@@ -133,10 +135,45 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("lower: a negative number", lambda: lower(MODEL, (X,), min_nodes=-1), ValueError, "min_nodes 0 or more, not -1"),
     ("static: skip nothing", lambda: quantize_static(GM, [X], skip=None), TypeError, "skip a list of .*NoneType"),
     ("static: per channel", lambda: quantize_static(GM, [X], per_channel="no"), TypeError, "True or False, not 'no'"),
-    ("static: a word", lambda: quantize_static(GM, [X], form="qdq", symmetric="no"), TypeError, "symmetric True or"),
     ("dynamic: per channel", lambda: quantize_dynamic(GM, per_channel=3), TypeError, "per_channel True or False"),
     ("stages: weigh by nothing", lambda: split_into_stages(GM, 2, X, weigh=None), TypeError, "weigh a name or .*None"),
     ("len", lambda: fxlib.symbolic_trace(lambda x: len(x)), RuntimeError, r"'len' .* at module scope"),
+    ("static: NaN", lambda: quantize_static(GM, [X, X / 0 * 0]), ValueError, "NaN in data: argument 'x' of example 1"),
+    ("static: infinity", lambda: quantize_static(GM, [X / 0]), ValueError, "an infinity in data: argument 'x' of .* 0"),
+    ("static: engine", lambda: quantize_static(GM, [X], form="qdq", engine="onnx"), EngineError, "no engine 'onnx'"),
+    ("dynamic: negative", lambda: quantize_dynamic(GM, min_weights=-1), ValueError, "min_weights 0 or more, not -1"),
+    ("decompose: None", lambda: decompose(GM, {torch.relu: None}), TypeError, "rule of relu a function, not NoneType"),
+    ("stages: texts", lambda: split_into_stages(GM, 2, X, weigh=lambda c: "1"), TypeError, "gives a number, .*'1' for"),
+    ("stages: run on nothing", lambda: run_stages([GM]), TypeError, "got 0 inputs, but the first stage takes 1: x"),
+    ("static: misfit", lambda: quantize_static(GM, [X[:, :2]]), ValueError, "fails on, in example 0, .* 3 channels"),
+    ("static: later misfit", lambda: quantize_static(GM, [X, X[:, :2]]), ValueError, "fails on, in example 1, counted"),
+    ("static: two inputs", lambda: quantize_static(GM, [(X, X)]), TypeError, "static.. got 2 inputs, but the graph"),
+    ("static: observers", lambda: quantize_static(GM, [X], observer=["minmax"]), KeyError, "observer ..minmax.."),
+    ("optimize: two inputs", lambda: optimize_for_inference(GM, X, X), TypeError, "inference.. got 2 inputs, but"),
+    ("estimate: no inputs", lambda: estimate(GM), TypeError, "estimate.. got 0 inputs, but the graph takes 1: x"),
+    ("stages: two inputs", lambda: split_into_stages(GM, 2, X, X), TypeError, "stages.. got 2 inputs, .* takes 1: x"),
+    ("stages: not numbers", lambda: split_into_stages(GM, 2, X, weigh=lambda c: X.sum()), TypeError, "a number,"),
+    ("fold: a text", lambda: fold_constants(GM, max_growth="1"), TypeError, "max_growth a number of bytes, not str"),
+    ("rpc: a list", lambda: schedule_rpc(GM, [torch.relu]), TypeError, "blocking a dict of functions .*, not list"),
+    ("activations: a class", lambda: replace_activations(GM, "relu", nn.GELU), TypeError, "an instance of the class"),
+    ("activations: a list", lambda: replace_activations(GM, ["relu"], nn.GELU()), ValueError, "no operator ..relu.."),
+    ("drawing: not traced", lambda: draw_change(MODEL, GM), TypeError, "draw_change.. takes a GraphModule, not a"),
+    ("pattern: not traced", lambda: replace_pattern(MODEL, torch.relu, torch.relu), TypeError, "a GraphModule, not a"),
+    ("split: a number", lambda: split_module(GM, MODEL, 3), TypeError, "split_callback a function of a node, not int"),
+    ("engines: a list", lambda: lower(MODEL, (X,), engine=["openvino"]), EngineError, "no engine ..openvino.."),
+    ("dynamic: a flag", lambda: lower(MODEL, (X,), dynamic={"x": [True]}), TypeError, "a tuple of integers.*not .True"),
+    ("options: no time", lambda: BuildOptions(timeout_s="1"), ValueError, "timeout_s a number of seconds .* not '1'"),
+    ("options: cache", lambda: BuildOptions(cache_dir=3), TypeError, "as cache_dir a path, not int"),
+    ("options: profiles", lambda: BuildOptions(profiles=[1]), TypeError, "profiles a mapping of inputs .*, not list"),
+    ("save: nowhere", lambda: LINEAR.save(""), ValueError, "the path of a folder, not an empty text"),
+    ("save: a file", lambda: LINEAR.save(__file__), FileExistsError, "a folder, and .*test_errors.py. is a file"),
+    ("benchmark: a name", lambda: benchmark(MODEL, (X,), "eager"), TypeError, "variants a list .*; pass .'eager'."),
+    ("benchmark: batches", lambda: benchmark(MODEL, (X,), batches=[0]), ValueError, "batches a list of .* not .0."),
+    ("benchmark: threads", lambda: benchmark(MODEL, (X,), threads=2), ValueError, "threads a list of .* not 2"),
+    ("benchmark: rounds", lambda: benchmark(MODEL, (X,), rounds="3"), TypeError, "rounds an integer, not str"),
+    ("benchmark: seconds", lambda: benchmark(MODEL, (X,), seconds="1"), TypeError, "seconds a number, not str"),
+    ("benchmark: trace", lambda: benchmark(MODEL, (X,), trace=GM.graph), TypeError, "trace a function .*, not Graph"),
+    ("calibrated: a text", lambda: calibrated_cpu("1"), ValueError, "seconds a number above 0, not '1'"),
 ]  # fmt: skip
 
 TAKE_A_GRAPH: list[Callable[..., Any]] = [

@@ -9,6 +9,14 @@ import pytest
 from lsp_client import Client
 
 
+@pytest.fixture(scope="module", autouse=True)
+def starts_are_warm(warm_python: Path) -> Iterator[None]:
+    """As ``warm`` does; tests of the start itself name the real interpreter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIRTUAL_ENV", str(warm_python))
+        yield
+
+
 @pytest.fixture(scope="module")
 def workspace(shared: Client, request: pytest.FixtureRequest) -> Path:
     folder = shared.root / request.module.__name__

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fxlens.host.launch import Launch
+from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
 from fxlens.mcp.asking import Asking, Folder
@@ -123,7 +123,7 @@ def test_the_files_around_are_not_read_by_the_loop(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(indexed, "walk", lambda folder: [threads.append(threading.current_thread()), *walk(folder)][1:])
     (tmp_path / "net.py").write_text(SMALL)
     known = Folder(str(tmp_path))
-    asking = Asking(known, Pool(Launch(sys.executable, str(tmp_path))), True, "")
+    asking = Asking(known, Pool(Launch(find_python("", None), str(tmp_path))), True, "")
     asyncio.run(asking._look_around(str(tmp_path / "net.py"), {}))
     assert [*known.seen] == [str(tmp_path / "net.py")] and threads
     assert threading.main_thread() not in threads
@@ -190,6 +190,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
         ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
         ("graph", {"file": "net.py", "max_bytes": 10**7}, "max_bytes must be at most 1000000, and is 10000000"),
         ("lower", {"file": "net.py", "precision": "fp8"}, "precision must be one of fp32, fp16, bf16, and is 'fp8'"),
+        ("fix", {"file": "net.py", "code": "QQ"}, "no rule has the code QQ, nor begins with it"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_reason(

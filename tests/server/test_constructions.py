@@ -31,8 +31,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run(root)
 
 
-def run(root: Path, *arguments: str, form: str = "json") -> Any:
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--format", form, *arguments]
+def run(root: Path, *arguments: str, form: str = "json", path: str = ".") -> Any:
+    command = [sys.executable, "-m", "fxlens", "check", path, "--quick", "--format", form, *arguments]
     environment = {**os.environ, "XDG_CACHE_HOME": str(root.parent / "cache")}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode in (0, 1), done.stderr
@@ -342,3 +342,30 @@ def test_the_cursor_is_in_the_innermost_class_that_has_a_forward():
     other += "            def forward(self):\n                return 0\n\n\n"
     document = Document("file:///net.py", "/net.py", None, other + "net = Net()\n", 1)
     assert {document.class_at(line) for line in range(8)} == {"Net"}, "what a function defines has no name of its own"
+
+
+HOLDING = """
+from blocks import Block
+from torch import nn
+
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.block = nn.Linear(4, 4), Block(4)
+
+    def forward(self, x):
+        x = self.first(x)
+        {body}
+"""
+
+
+def test_of_several_models_that_hold_a_class_no_more_are_called_than_it_takes(tmp_path: Path):
+    root = tmp_path / "repository"
+    root.mkdir()
+    block = "class Block(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.n = n\n\n"
+    (root / "blocks.py").write_text(f"from torch import nn\n\n\n{block}    def forward(self, x):\n        return x\n")
+    (root / "first.py").write_text(HOLDING.format(name="First", body="return self.block(x)"))
+    (root / "later.py").write_text(HOLDING.format(name="Later", body="while True:\n            self.block(x)"))
+    found = target(run(root, path="blocks.py"), "Block")
+    assert (found["status"], found["inputs"]["source"]) == ("traced", "inferred")

@@ -168,6 +168,45 @@ def test_a_preview_waits_for_no_other_model_and_takes_what_only_export_captures(
     assert "has no model Gone" in refused and "abacus" in unknown
 
 
+def test_a_preview_tells_how_far_it_is_and_can_be_cancelled(shared: Client, folder: Path) -> None:
+    with shared.lent(deadline=30) as client:
+        uri = opened(client, folder / "net.py")
+        asked = {"uri": uri, "target": "Net", "options": {"preview": True}}
+        assert "result" in client.request("fxlens/lower", {**asked, "workDoneToken": "v1"}, timeout=120)
+        told = told_of(client, "v1")
+        assert told[0]["kind"] == "begin" and told[0]["title"] == "Preview of Net" and told[0]["cancellable"]
+        assert [each.get("message") for each in told[1:-1]] == ["trace", "shapes", "split"]
+        fractions = [each["percentage"] for each in told[1:-1]]
+        assert fractions == sorted(fractions) and told[-1]["kind"] == "end"
+        path = folder / "slow.py"
+        path.write_text(SLOW)
+        uri = client.open(path)
+        number = client.start("fxlens/lower", {**asked, "uri": uri, "target": "Slow", "workDoneToken": "v2"})
+        client.wait(lambda each: each.get("method") == "$/progress" and each["params"]["token"] == "v2", 60)
+        client.notify("window/workDoneProgress/cancel", {"token": "v2"})
+        message = client.wait(lambda each: each.get("id") == number and "method" not in each)
+        assert message["result"] == {"reason": "cancelled"}
+        assert told_of(client, "v2")[-1]["kind"] == "end"
+
+
+def told_of(client: Client, token: str) -> list[dict]:
+    """The values of a progress so far."""
+    sent = [each["params"] for each in client.received if each.get("method") == "$/progress"]
+    return [each["value"] for each in sent if each["token"] == token]
+
+
+SLOW = """import time
+from torch import nn
+
+
+# fxlens: Slow() <- torch.randn(4, 8)
+class Slow(nn.Module):
+    def forward(self, x):
+        time.sleep(20)
+        return x + 1
+"""
+
+
 def test_stages_answer_with_origins_and_places(shared: Client, folder: Path) -> None:
     with shared.lent(deadline=30) as client:
         uri = opened(client, folder / "net.py")

@@ -91,7 +91,7 @@ MARKS = "from pathlib import Path\n\nPath(__file__).with_suffix('.ran').touch()\
 def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True) -> list[Any]:
     """What a server in this folder answers, one question after another: data, or the text of an error."""
     arguments = ["-m", "fxlens", "mcp", *(["--trust"] if trust else [])]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache"), "FXLENS_PYTHON": sys.executable}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache")}
     server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
 
     async def all_of_them() -> list[Any]:

@@ -101,6 +101,7 @@ def test_rows_are_sent_as_files_are_done_where_the_client_wants_them_so(client: 
 
 
 def test_a_cancelled_request_ends_its_processes(client: Client):
+    client.request("fxlens/models", {})  # what the server itself has started stays
     (client.root / "slow.py").write_text(f"import time\ntime.sleep(60)\n{MODEL}")
     before = set(descendants(client.process.pid))
     number = client.start("fxlens/models", {})

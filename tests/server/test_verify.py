@@ -6,8 +6,10 @@ import asyncio
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from fxlens import overlays
 from fxlens import record as records
 from fxlens.ipc.request import Request
@@ -15,6 +17,8 @@ from fxlens.jobs import verify as verifying
 from fxlens.overlays import findings
 from fxlens.record import Finding, Fix, Record
 from fxlens.views.verdicts import unchecked
+
+from fxlib.diagnosis.engine import search
 
 PATH = "/models/net.py"
 
@@ -164,3 +168,24 @@ def test_the_job_is_told_whether_one_proven_fix_is_enough():
         pool = Pool(([settled(0, fix("wrap", **PROVEN))], "done"))
         verify(pool, record(Net=[finding(3, "wrap")]), every=every)
         assert pool.every == {every}
+
+
+def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: pytest.MonkeyPatch):
+    class Checker:
+        left = 1.0
+
+        def settle(self, finding: Any, recipes: Any, every: bool) -> list[Any]:
+            return []
+
+    sent: list[str] = []
+    checks = [{"number": number, "finding": {}, "capture": "fx", "recipes": None} for number in range(3)]
+    model = {"name": "Net", "line": 1, "construct": "Net()", "inputs": None, "assumed": False, "size": 1}
+    job = SimpleNamespace(
+        deadline=0.0, path=PATH, read=None, leaf_modules=(), tracer=None, announce=lambda *step: None,
+        message={"models": [{**model, "checks": checks}], "every": False},
+        send=lambda event, **fields: sent.append(event),
+    )  # fmt: skip
+    monkeypatch.setattr(verifying, "checker_of", lambda capture: lambda *arguments, **options: Checker())
+    monkeypatch.setattr(search, "unhindered", lambda: 5.0)
+    verifying.work(job)  # type: ignore[arg-type]
+    assert sent == ["checking", "fixes"] * 3

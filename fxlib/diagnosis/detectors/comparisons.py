@@ -31,6 +31,14 @@ def _look_attribute(node: ast.Attribute, found: Found) -> None:
         found.append(("training", node))
 
 
+def _look_text(node: ast.Call | ast.Subscript, found: Found) -> None:
+    """`getattr(m, "training")` and `vars(m)["training"]`."""
+    named = node.slice if isinstance(node, ast.Subscript) else node.args[1] if len(node.args) > 1 else None
+    called = isinstance(node, ast.Subscript) or getattr(node.func, "id", None) == "getattr"
+    if called and isinstance(named, ast.Constant) and named.value == "training":
+        found.append(("training", node))
+
+
 def training(run: Run, probe: Probe, value: Any) -> None:
     """Reads of ``training``, for `other_mode`."""
     if isinstance(value, bool):
@@ -146,5 +154,5 @@ def _rows(graph: Any, argument: str) -> list[tuple[str, str, str, str]]:
 
 
 AT_PROBES = {"training": training}
-LOOKERS: Lookers = {ast.Attribute: [_look_attribute]}
+LOOKERS: Lookers = {ast.Attribute: [_look_attribute], ast.Call: [_look_text], ast.Subscript: [_look_text]}
 LAST = (other_mode, none_matters)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import operator
 import re
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, text_of
@@ -121,18 +125,20 @@ def unknown_methods(search: Search) -> None:
         name = _unknown_attribute(run, node)
         if name is None and node.op == "call_method" and _untyped(run, node):
             if not any(hasattr(kind, str(node.target)) for kind in (torch.Tensor, *_PLAIN)):
-                says = f"No tensor has `{node.target}`{_near(str(node.target))}"
+                says = f"No tensor has `{node.target}`{_near(str(node.target), torch.Tensor)}"
                 run.add("FX217", run.place_of_node(node), says, node=node.name, severity="info")
             continue
         if name is None:
             continue
         place = run.place_of_node(node)
         value = _known(run, node.args[0])
-        what = "A tensor" if isinstance(value, (TensorMeta, Unknown)) else f"`{show(value)}`"
+        tensor = isinstance(value, (TensorMeta, Unknown))
+        what = "A tensor" if tensor else f"`{show(value)}`"
         if place is not None and run.catcher(place, AttributeError) is not None:
             run.add("FX216", place, detail=f"{what} has no `{name}`, so the graph fails when it runs", node=node.name)
         else:
-            says = f"{what} has no `{name}`{_near(name)}, so the graph fails when it runs"
+            near = _near(name, torch.Tensor if tensor else type(value))
+            says = f"{what} has no `{name}`{near}, so the graph fails when it runs"
             run.add("FX217", place, says, node=node.name)
 
 
@@ -146,10 +152,10 @@ def _untyped(run: Run, node: Node) -> bool:
     return owner.op != "call_function" or known
 
 
-def _near(name: str) -> str:
+def _near(name: str, kind: type) -> str:
     import difflib
 
-    found = difflib.get_close_matches(name, [n for n in dir(torch.Tensor) if not n.startswith("_")], 1, 0.8)
+    found = difflib.get_close_matches(name, [n for n in dir(kind) if not n.startswith("_")], 1, 0.8)
     return f" (did you mean `{found[0]}`?)" if found else ""
 
 
@@ -288,10 +294,35 @@ def devices(search: Search) -> None:
             continue
         for inner in ast.walk(place.node):
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
+                if _keeps(search, place, inner):
+                    continue  # the module has that one too, wherever it is moved
                 device = "the device of the trace" if baked[0].type == "meta" else str(baked[0])
                 says = f"`{text_of(inner)}` is read only while tracing, so the graph always uses {device}"
                 run.add("FX225", place, says, node=node.name)
                 break
+
+
+def _keeps(search: Search, place: Place, node: ast.Attribute) -> bool:
+    """Whether a device is a plain attribute that a module of the user's gets in its constructor and nowhere else."""
+    if not (isinstance(node.value, ast.Name) and node.value.id == "self") or place.site is None:
+        return False
+    instrumentation = search.subject.instrumentation
+    code = instrumentation.original.get(place.site[0], place.site[0])
+    names = {each.__qualname__ for each in instrumentation.functions if instrumentation.own_code(each) is code}
+    kinds = {name.rpartition(".")[0] for name in names}
+    holders = [
+        each for _, each in modules_of(search.subject.root) if any(k.__qualname__ in kinds for k in type(each).__mro__)
+    ]
+    return bool(holders) and all(node.attr in vars(each) and not _sets(type(each), node.attr) for each in holders)
+
+
+def _sets(kind: type, name: str) -> bool:
+    """Whether a method other than the constructor sets an attribute of this name."""
+    methods = {name: each for base in reversed(kind.__mro__) for name, each in vars(base).items() if name != "__init__"}
+    codes = [each.__code__ for each in methods.values() if isinstance(each, FunctionType)]
+    return any(
+        each.opname == "STORE_ATTR" and each.argval == name for code in codes for each in dis.get_instructions(code)
+    )
 
 
 def _is_torch_device(node: ast.Attribute) -> bool:
@@ -328,4 +359,14 @@ def _span(run: Run, node: Node) -> Span | None:
     return None if place is None else place.span
 
 
-ON_GRAPH = (misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)
+def computed_once(search: Search) -> None:
+    """FX235: a constant that was computed from parameters."""
+    run = search.best
+    names = {name: value for value, name in run.tracer.tensor_attrs.items() if isinstance(value, torch.Tensor)}
+    for node in run.nodes:
+        value = names.get(str(node.target)) if node.op == "get_attr" else None
+        if value is not None and value.grad_fn is not None:
+            run.add("FX235", run.place_of_node(node), node=node.name)
+
+
+ON_GRAPH = (computed_once, misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)

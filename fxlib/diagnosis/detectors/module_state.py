@@ -46,14 +46,12 @@ def _was_buffer(change: Change) -> bool:
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:
-    """The statement that writes the attribute by its name, or else by one that is computed."""
-    return _writing(instrumentation, change, False) or _writing(instrumentation, change, True)
-
-
-def _writing(instrumentation: Instrumentation, change: Change, computed: bool) -> Place | None:
-    """The statement that writes the attribute: of the module's own functions, or else of another's."""
+    """The statement that writes the attribute: of the module's own functions, or else of another's; or else one that
+    writes an attribute whose name is computed."""
     owner = type(change.module)
     elsewhere: Place | None = None
+    computed: Place | None = None
+    read: Place | None = None
     for function in instrumentation.functions:
         code = instrumentation.own_code(function)
         tree = trees.function_tree(code)
@@ -62,8 +60,15 @@ def _writing(instrumentation: Instrumentation, change: Change, computed: bool) -
         if tree is None or not (own or elsewhere is None):
             continue
         for node in ast.walk(tree):
-            target = _written(node, change.name, computed)
+            target = _written(node, change.name)
             if target is None:
+                name = _name_given(node)
+                if computed is None and own and name is not None and not isinstance(name, ast.Constant):
+                    span = trees.span_of(node, code.co_filename)
+                    computed = Place(span, node, None, (span,))
+                if read is None and not own and _named(node, change.name) and not _on_self(node):
+                    span = trees.span_of(node, code.co_filename)
+                    read = Place(span, node, None, (span,))
                 continue
             span = trees.span_of(target, code.co_filename)
             if own:
@@ -71,47 +76,61 @@ def _writing(instrumentation: Instrumentation, change: Change, computed: bool) -
             if not _on_self(target):
                 elsewhere = Place(span, target, None, (span,))
                 break
-    return elsewhere
+    return elsewhere or computed or read
+
+
+def _named(node: Any, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name
 
 
 def _on_self(target: Any) -> bool:
     """Whether an attribute is of the function's own module."""
-    if isinstance(target, ast.Call):
-        return getattr(target.func, "id", "") == "setattr" and getattr(target.args[0], "id", "") == "self"
     return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
 
 
-def _written(node: Any, name: str, computed: bool = False) -> Any:
-    """The ``self.name`` that a statement or call writes; with ``computed``, also the call of one that is given a name
-    which is no text."""
+def _written(node: Any, name: str) -> Any:
+    """The ``self.name`` that a statement or call writes."""
     if isinstance(node, ast.Assign):
         targets: list[Any] = []
         for target in node.targets:
             targets.extend(target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
         targets = [node.target]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr.endswith("_") or node.func.attr in ("append", "update", "add", "extend"):
-            targets = [node.func.value]
-        elif node.func.attr in ("register_buffer", "__setattr__") and node.args:
-            return node if _may_be(node.args[0], name, computed) else None
-        else:
-            return None
-    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
-        return node if _may_be(node.args[1], name, computed) else None
+    elif isinstance(node, ast.Call):
+        targets = [keyword.value for keyword in node.keywords if keyword.arg == "out"]
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if (given := _name_given(node)) is not None:
+            return node if isinstance(given, ast.Constant) and given.value == name else None
+        if isinstance(node.func, ast.Attribute) and (called.endswith("_") or called in _CONTAINERS):
+            targets.append(node.func.value)
+        if called.endswith("_"):
+            targets += [each for first in node.args[:1] for each in getattr(first, "elts", [first])]
     else:
         return None
-    for target in targets:
-        while isinstance(target, ast.Subscript):
+    return next((found for each in targets if _named(found := _base(each), name)), None)
+
+
+def _name_given(node: Any) -> ast.expr | None:
+    """The name in `setattr(self, name, value)` and `self.register_buffer(name, value)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("register_buffer", "__setattr__") and node.args:
+        return node.args[0]
+    return node.args[1] if getattr(node.func, "id", "") == "setattr" and len(node.args) == 3 else None
+
+
+def _base(target: Any) -> Any:
+    """Whose memory an expression shares, where that can be read: ``self.t`` of ``self.t[0]``, ``self.t.data`` and
+    ``self.t.view(1, 3)``."""
+    while True:
+        if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
             target = target.value
-        if isinstance(target, ast.Attribute) and target.attr == name:
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        else:
             return target
-    return None
 
 
-def _may_be(text: ast.expr, name: str, computed: bool) -> bool:
-    """Whether an expression gives a name: it is that text, or no text at all."""
-    return text.value == name if isinstance(text, ast.Constant) else computed
-
+_CONTAINERS = ("append", "update", "add", "extend")
 
 ON_GRAPH = (changed,)

@@ -28,6 +28,8 @@ def changed(search: Search) -> None:
     which there is no second trace."""
     run, snapshot = search.best, search.subject.snapshot
     changes = snapshot.shared.changes()
+    hidden = [] if changes else [SharedChange(*each, True) for each in _opaque(search)]
+    changes = changes or hidden
     if not changes or not run.complete:
         return
     drawn = any(each.code == "FX206" for each in run.findings)
@@ -40,11 +42,35 @@ def changed(search: Search) -> None:
         snapshot.restore()
     for change in changes:
         place = _writes(search.subject.instrumentation, change)
+        if place is None and (change.of_module or hidden):
+            place = _reads(search.subject.instrumentation, change) or search.root_class()
         what = change.name if change.owner is None else f"{change.owner.__name__}.{change.name}"
         if change not in kept:
             run.add("FX209", place, f"After tracing, `{what}` holds a Proxy instead of a tensor")
         elif matters:
             run.add("FX208", place, f"`{what}` changes only while tracing, not when the graph runs")
+
+
+def _opaque(search: Search) -> list[tuple[str, None, Any]]:
+    """Attributes of modules that may have changed without showing it, where forward reads them."""
+    found = search.subject.snapshot.shared.opaque
+    run = search.best
+    if not found or run.notes.moments or any(each.code in ("FX206", "FX208") for each in run.findings):
+        return []
+    read = {name for function in search.subject.instrumentation.functions for name in names_in(function.__code__)}
+    return [(name, None, value) for name, value in found.items() if name in read]
+
+
+def _reads(instrumentation: Instrumentation, change: SharedChange) -> Place | None:
+    """Where the attribute is read."""
+    for function in instrumentation.functions:
+        code = instrumentation.own_code(function)
+        tree = trees.function_tree(code)
+        for node in () if tree is None else ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == change.name:
+                span = trees.span_of(node, code.co_filename)
+                return Place(span, node, None, (span,))
+    return None
 
 
 def _leaked(content: Any) -> bool:
@@ -81,7 +107,7 @@ def _is_of(target: Any, change: SharedChange) -> bool:
     """Whether a target is the state, or in it."""
     while isinstance(target, (ast.Subscript, ast.Attribute)):
         if isinstance(target, ast.Attribute) and target.attr == change.name:
-            return change.owner is not None or getattr(target.value, "id", "self") != "self"
+            return change.owner is not None or change.of_module or getattr(target.value, "id", "self") != "self"
         target = target.value
     return isinstance(target, ast.Name) and target.id == change.name
 

@@ -19,6 +19,7 @@ from fxlib.diagnosis.engine.place import Place, within
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Region, Run
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.trees import function_tree, span_of, text_of
 from fxlib.ir import span as spans
 from fxlib.shapes.tensor_meta import described
@@ -94,8 +95,20 @@ def unseen_draw(search: Search) -> None:
     """FX206 without a place: the generators have moved, in code that could not be listened to."""
     run = search.best
     found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
-    if run.complete and not found and search.subject.snapshot.drew_random():
+    if run.complete and not found and search.subject.snapshot.drew_random() and _draws(search):
         run.add("FX206", None, "Tracing draws random numbers that stay the same in every call; the place is not known")
+
+
+def _draws(search: Search) -> bool:
+    """Whether a trace draws, of which no values are worked out: code of modules that are one node runs for these."""
+    subject = search.subject
+    subject.snapshot.restore()
+    tracer = StrictTracer(subject.leaves, subject.own_tracer)
+    try:
+        tracer.trace(subject.root, search.best.course.concrete_args)
+        return subject.snapshot.drew_random()
+    finally:
+        subject.snapshot.restore()
 
 
 def context(run: Run, probe: Probe, value: Any) -> None:
@@ -127,7 +140,9 @@ def lost_contexts(search: Search) -> None:
     """FX212, FX213, FX214, FX221: nodes were recorded inside."""
     run = search.best
     regions = [*run.notes.regions.values(), *_decorated(search.subject.instrumentation)]
-    if not regions:
+    # A context whose argument had to be made up has its own finding.
+    modes = {} if any(each.code == "FX184" for each in run.findings) else run.tracer.modes
+    if not regions and not modes:
         return
     paths = [(node, spans.call_path(node._site)) for node in run.nodes if node._site is not None]
     for region in regions:
@@ -135,6 +150,32 @@ def lost_contexts(search: Search) -> None:
         first = next(inside, None)
         if first is not None:
             run.add(region.code, region.place, node=first.name)
+    said: set[str] = set()
+    for node, path in paths:
+        code = modes.get(node._site)
+        own = (region for region in regions if code in (region.code, "FX212"))
+        if code is None or code in said or any(within(step, region.span) for region in own for step in path):
+            continue
+        # What changed the mode has no place that could be seen, as where `__enter__` is called by somebody else.
+        said.add(code)
+        place = run.place_at(_caller_of_forward(node._site)) if code == "FX221" else run.place_of_node(node)
+        run.add(code, place, "" if place is None else _IN_A_MODE[code].format(place.text), node=node.name)
+
+
+_IN_A_MODE = {
+    "FX212": "`{}` runs in another grad mode than its caller, which the graph does not have",
+    "FX213": "`{}` runs under autocast, which the graph does not have",
+    "FX221": "`{}` is recorded as the operations of its forward, so its own backward is lost",
+}
+
+
+def _caller_of_forward(site: Any) -> Any:
+    """The site of the call that ran the innermost ``forward``."""
+    while site is not None and site[2] is not None:
+        if site[0].co_name == "forward":
+            return site[2]
+        site = site[2]
+    return site
 
 
 def _decorated(instrumentation: Instrumentation) -> Iterator[Region]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 from fxlib.diagnosis.engine.holes import hole
-from fxlib.diagnosis.engine.values import Unknown, Values, show
+from fxlib.diagnosis.engine.values import PLAIN, Unknown, Values, show
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
@@ -54,11 +55,16 @@ _SHAPE_METHODS = frozenset(
 
 
 class Cause(NamedTuple):
-    """``kind`` is "data", "shape", "argument" or "number" (a cut where a real number would be); ``argument`` is the
-    input that it comes from, if that is one only."""
+    """``kind`` is "data", "shape", "argument", "number" (a cut where a real number would be) or "plain" (one where what
+    failed has nothing to do with tracing); ``argument`` is the input that it comes from, if that is one only."""
 
     kind: str
     argument: str | None
+
+    @property
+    def made_up(self) -> bool:
+        """Whether the value is traced only because another one stands in for what is none."""
+        return self.kind in ("number", "plain")
 
     def explain(self, value: Any) -> str:
         """Why tracing has no answer, and what to do where that is clear; ``value`` is the answer on the example inputs,
@@ -80,7 +86,8 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
     seen[node] = "argument"
     if node.target is hole:
         # What int(), len() and their like give is a number; the question about it would not be put to a Proxy.
-        found = "number" if RULES[str(node.args[0])].number else "data"
+        plain = values.known.get(node) is PLAIN
+        found = "plain" if plain else "number" if RULES[str(node.args[0])].number else "data"
     elif node.op == "placeholder":
         arguments.add(str(node.target))
         value = values.known.get(node)
@@ -94,15 +101,25 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
         found = "argument" if inner and all(kind == "argument" for kind in inner) else "shape"
     else:
         inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
-        found = next((kind for kind in ("data", "shape", "argument", "number") if kind in inner), "data")
+        found = next((kind for kind in ("data", "shape", "argument", "number", "plain") if kind in inner), "data")
         value = values.known.get(node)
         if found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
             found = "shape"
+        elif found == "data" and _compares_text(node):
+            found = "argument"
         elif found == "argument" and _holds_tensor(value):
             # An attribute of an object that was passed in.
             found = "data"
     seen[node] = found
     return found
+
+
+def _compares_text(node: Node) -> bool:
+    """Whether something that is passed in is compared with a text, ``mode == "train"``, and so is one."""
+    texts = any(isinstance(each, str) for each in node.args)
+    return (
+        node.target in (operator.eq, operator.ne) and texts and all(n.op == "placeholder" for n in node.all_input_nodes)
+    )
 
 
 def _holds_tensor(value: Any) -> bool:

@@ -15,9 +15,9 @@ from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.frames import constant
 from fxlib.diagnosis.engine.holes import hole
 from fxlib.diagnosis.engine.instrument import Instrumentation
-from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.place import Place, within
 from fxlib.diagnosis.engine.run import Run
-from fxlib.diagnosis.engine.values import UNKNOWN, Unknown
+from fxlib.diagnosis.engine.values import PLAIN, UNKNOWN, Unknown
 from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
@@ -77,11 +77,12 @@ class _CannotTell(Exception):
 
 class Cut(NamedTuple):
     """A place that is left out because the rule ``code`` is broken there. With ``misled``, the finding that it misleads
-    the trace, it gives what a normal run has."""
+    the trace, it gives what a normal run has. ``plain`` where it reads no traced value."""
 
     place: Place
     code: str
     misled: Finding | None = None
+    plain: bool = False
 
 
 class Cuts:
@@ -95,12 +96,16 @@ class Cuts:
     def __getitem__(self, number: int) -> Cut:
         return self._cuts[number]
 
-    def cut(self, place: Place, code: str, misled: Finding | None = None) -> bool:
+    def has_plain(self, span: Span) -> bool:
+        """Whether a place that reads no traced value was left out within ``span``."""
+        return any(each.plain and within(each.place.span, span) for each in self._cuts)
+
+    def cut(self, place: Place, code: str, misled: Finding | None = None, plain: bool = False) -> bool:
         """Leave out ``place`` from the next run on. False when that is not possible, or was done before."""
         if place.span in self._spans:
             return False
         self._spans.add(place.span)
-        self._cuts.append(Cut(place, code, misled))
+        self._cuts.append(Cut(place, code, misled, plain))
         return self._instrumentation.cut(place.span, len(self._cuts) - 1)
 
 
@@ -112,7 +117,7 @@ class Filling:
 
     def fill(self, number: int, kept: Any = None) -> Any:
         """The value at a cut: what the expression gives on the example values, or an unknown traced value."""
-        place, code, misled = self.cuts[number]
+        place, code, misled, plain = self.cuts[number]
         if kept is None:
             if isinstance(place.node, (ast.Raise, ast.Assert)):
                 self.run.guessed = True
@@ -130,7 +135,7 @@ class Filling:
                 value = kept()
                 return not value if isinstance(value, bool) else value
             found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)
-            return found[0] if found else self._unknown(code, UNKNOWN)
+            return found[0] if found else self._unknown(code, PLAIN if plain else UNKNOWN)
         return self._as_traced(value, code)
 
     def _looked_up(self, number: int, node: Any, frame: Any) -> list[Any]:
@@ -193,6 +198,8 @@ class Filling:
         def one(item: Any) -> Any:
             if item is FakeTensor:
                 return torch.Tensor
+            if type(item).__module__ == "numpy" and hasattr(item, "item") and not getattr(item, "shape", ()):
+                return item.item()  # as torch and math would give it
             return self._unknown(code, TensorMeta.of(item)) if isinstance(item, torch.Tensor) else item
 
         return map_values(value, one)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fxlib.capture import wrapping
+from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine.failures import Failure, about_tracing, rule_of
 from fxlib.diagnosis.engine.findings import first_line
 from fxlib.diagnosis.engine.frames import constant, raising_frame
@@ -18,7 +19,8 @@ from fxlib.diagnosis.rules import RULES
 from fxlib.ir import span as spans
 
 __all__ = [
-    "checks_proxy", "failure_of", "misled", "note_swallowed", "place_of_error", "reads_proxy", "reraised", "swallowed",
+    "checks_proxy", "failure_of", "found_in_tests", "misled", "note_swallowed", "place_of_error", "proxies_read",
+    "reads_proxy", "reraised", "swallowed",
 ]  # fmt: skip
 
 
@@ -42,7 +44,7 @@ def failure_of(error: BaseException, place: Place) -> Failure:
 
 def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
     """The tests around a raise that give another result for a traced value than for a real one, with their rules."""
-    return [(code, own) for code, own in _in_tests(run, place) if RULES[code].misleads]
+    return [(code, own) for code, own in found_in_tests(run, place) if RULES[code].misleads]
 
 
 def checks_proxy(run: Run, place: Place, error: BaseException) -> bool:
@@ -54,7 +56,7 @@ def checks_proxy(run: Run, place: Place, error: BaseException) -> bool:
     names = {node.id for test in _tests(place) for node in ast.walk(test) if isinstance(node, ast.Name)}
     local = frame.f_locals
     traced = any(wrapping.find_proxy(local[name]) is not None for name in names & local.keys())
-    return traced and not any(True for _ in _in_tests(run, place))
+    return traced and not any(True for _ in found_in_tests(run, place))
 
 
 def reraised(run: Run, error: BaseException) -> bool:
@@ -72,8 +74,8 @@ def _tests(place: Place) -> list[ast.expr]:
     return [above.test for above in ancestors(place.node) if isinstance(above, ast.If)]
 
 
-def _in_tests(run: Run, place: Place) -> Iterator[tuple[str, Place]]:
-    """What was found in the tests around a place."""
+def found_in_tests(run: Run, place: Place) -> Iterator[tuple[str, Place]]:
+    """What was found in the tests around a place, with the codes."""
     tests: list[Any] = [*_tests(place)]
     if isinstance(place.node, (ast.Assert, ast.Call)):
         tests.append(place.node)
@@ -93,9 +95,18 @@ def reads_proxy(run: Run, place: Place | None, error: BaseException) -> bool:
         return False
     if isinstance(error, AssertionError) and not misled(run, place):
         return False
+    return bool(proxies_read(place, error))
+
+
+def proxies_read(place: Place | None, error: BaseException) -> list[Proxy]:
+    """The traced values among the names of the expression that failed, one of each."""
+    frame = raising_frame(error)
+    if place is None or not isinstance(place.node, ast.AST) or frame is None:
+        return []
     local = frame.f_locals
     names = {node.id for node in ast.walk(place.node) if isinstance(node, ast.Name)}
-    return any(wrapping.find_proxy(local[name]) is not None for name in names & local.keys())
+    found = [wrapping.find_proxy(local[name]) for name in names & local.keys()]
+    return [each for each in found if each is not None]
 
 
 def swallowed(run: Run, error: BaseException) -> None:

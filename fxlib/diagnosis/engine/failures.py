@@ -156,6 +156,15 @@ def _says_type(failure: Failure) -> str:
     return f"A graph cannot hold an argument of {kind}: `{failure.place.text}`"
 
 
+def _assigned(failure: Failure) -> bool:
+    node = failure.place.node
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+
+
+def _says_held(failure: Failure) -> str:
+    return f"`{failure.place.text}` can be set to a real tensor only, and is set to a traced value"
+
+
 def _says_number(failure: Failure) -> str:
     what = f"`{failure.name}`" if failure.name else "This"
     return f"{what} needs Python numbers, but gets a traced value: `{failure.place.text}`"
@@ -168,6 +177,10 @@ class _Row(NamedTuple):
     fits: Callable[[Failure], bool]
     says: Callable[[Failure], str] | None = None
     advice: str = ""
+
+
+def _remote(failure: Failure) -> bool:
+    return failure.owner.startswith("torch.distributed.rpc")
 
 
 _TABLE = (
@@ -199,14 +212,17 @@ _TABLE = (
     _Row("FX135", _both(_type(KeyError), lambda failure: "Proxy" in failure.text)),
     _Row("FX134", _both(_type(TypeError), _says("indices must be", "an __index__ method", "index must be"))),
     _Row("FX134", _both(_subscript, _says("cannot be interpreted as an integer"))),
+    _Row("FX141", _both(lambda failure: isinstance(failure.place.node, (ast.BinOp, ast.AugAssign)), _numpy)),
     _Row("FX140", _numpy),
     _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_SIZED))),
     _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_CONSTRUCTORS)), _says_number),
     _Row("FX160", _builds_module, _says_number),
     _Row("FX160", _says("cannot be interpreted as an integer"), _says_number),
+    _Row("FX186", _both(_assigned, _says(*_REAL_TENSOR)), _says_held, "Set it outside of forward"),
     _Row("FX186", _both(_type(TypeError, RuntimeError), _says(*_REAL_TENSOR))),
     _Row("FX101", _both(_type(TraceError), _says("control flow"))),
     _Row("FX110", _type(TraceError)),
+    _Row("FX199", _remote, advice="fxlib.passes.schedule_rpc.RpcTracer records remote calls"),
 )
 
 _TRACING_TEXTS = (

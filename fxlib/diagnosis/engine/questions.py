@@ -21,7 +21,7 @@ from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Probe
 from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Run
-from fxlib.diagnosis.engine.trees import span_of
+from fxlib.diagnosis.engine.trees import span_of, text_of
 from fxlib.diagnosis.engine.values import UNKNOWN, Unknown, show
 from fxlib.diagnosis.report import Related
 from fxlib.diagnosis.rules import RULES
@@ -61,7 +61,7 @@ class Questions:
         answer = None if type(value) in (TensorMeta, Unknown) else bool(value)
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
-        if cause.kind != "number" and not swallowed:
+        if not cause.made_up and not swallowed:
             message, detail = self._looks_into_none(code, place, cause)
             detail = detail or RULES[code].advice or cause.explain(value)
             self.run.add(code, place, message, detail=detail, related=related, node=proxy.node.name, data=facts)
@@ -138,8 +138,13 @@ class Questions:
             raise self._refusal(_ITERATION)
         code = self._iteration_code(proxy, probe, place)
         cause = cause_of(proxy.node, self.run.values)
-        if cause.kind != "number" and not swallowed:
-            message, detail = self._looks_into_none(code, place, cause)
+        given = self._given_to(place, proxy) if code == "FX110" else None
+        if given is not None and isinstance(given.parent, ast.Starred):
+            code, place, given = "FX112", place.widened(given), None
+        if not cause.made_up and not swallowed:
+            message, detail = self._looks_into_none(code, place, cause, given)
+            if given is not None and not message:
+                message = f"`{place.text}` needs the items of `{text_of(given)}`, a traced value of no known length"
             detail = detail or ("" if type(value) is Unknown else f"On the example inputs it is {show(value)}")
             facts = {"cause": cause.kind, "argument": cause.argument, "count": _count(value)}
             self.run.add(code, place, message, detail=detail, node=proxy.node.name, data=facts)
@@ -160,15 +165,35 @@ class Questions:
         self._iterated = (proxy, len(items))
         return iter(items)
 
-    def _looks_into_none(self, code: str, place: Place, cause: Cause) -> tuple[str, str]:
-        """Both sentences of a finding about ``key in argument`` where the argument is None; else empty."""
+    def _given_to(self, place: Place, proxy: Proxy) -> Any:
+        """Of a call that iterates one of its arguments, ``zip(names, value)``, that argument; None elsewhere."""
+        if not isinstance(place.node, ast.Call):
+            return None
+        frame, made = users_frame(), self.run.place_of_node(proxy.node)
+        for each in [*place.node.args, *(keyword.value for keyword in place.node.keywords)]:
+            argument = each.value if isinstance(each, ast.Starred) else each
+            if isinstance(argument, ast.Name):
+                found = frame is not None and frame.f_locals.get(argument.id) is proxy
+            else:
+                found = made is not None and made.span == span_of(argument, place.span.file)
+            if found:
+                return argument
+        return None
+
+    def _looks_into_none(self, code: str, place: Place, cause: Cause, given: Any = None) -> tuple[str, str]:
+        """Both sentences of a finding about ``key in argument``, or about its items, where the argument is None; else
+        empty."""
         name = cause.argument
-        if code != "FX105" or name is None or self.run.values.inputs.get(name, UNKNOWN) is not None:
+        if name is None or self.run.values.inputs.get(name, UNKNOWN) is not None:
+            return "", ""
+        iterated = place.node if given is None else given
+        if code != "FX105" and not (code == "FX110" and isinstance(iterated, ast.Name) and iterated.id == name):
             return "", ""
         signature = signature_of(self.run.subject.root)
         parameter = None if signature is None else signature.parameters.get(name)
         known = "defaults to None" if parameter is not None and parameter.default is None else "is None in a normal run"
-        message = f"`{place.text}` looks into `{name}`, which {known}, but tracing passes a Proxy"
+        what = f"`{place.text}` looks into `{name}`" if code == "FX105" else f"The items of `{name}` are needed"
+        message = f"{what}, which {known}, but tracing passes a Proxy"
         return message, f"Set `{name}=None` for the trace with concrete_args"
 
     def length(self, proxy: Proxy) -> int | None:

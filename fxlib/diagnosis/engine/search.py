@@ -17,9 +17,19 @@ from typing import Any
 
 from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.causes import cause_of
 from fxlib.diagnosis.engine.choices import Choices
 from fxlib.diagnosis.engine.cuts import Cuts, Filling, prepare
-from fxlib.diagnosis.engine.errors import checks_proxy, failure_of, misled, place_of_error, reads_proxy, reraised
+from fxlib.diagnosis.engine.errors import (
+    checks_proxy,
+    failure_of,
+    found_in_tests,
+    misled,
+    place_of_error,
+    proxies_read,
+    reads_proxy,
+    reraised,
+)
 from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
@@ -154,6 +164,8 @@ class Search:
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if self._of_what_stood_in(run, place, error):
+            return self.cuts.cut(place, code, plain=True)
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
         if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in str(error)):
@@ -168,14 +180,25 @@ class Search:
                 f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
-        run.add(code, place, message, error=error, severity=severity, detail=detail, data=data)
+        asked = isinstance(place.node, ast.Assert) and any(rule == "FX104" for rule, _ in found_in_tests(run, place))
+        if not (code == "FX195" and asked):  # what it asks of a traced value is a finding of its own
+            run.add(code, place, message, error=error, severity=severity, detail=detail, data=data)
         if isinstance(error, RecursionError):
             return False
         if code == "FX195" and any([self.cuts.cut(test, rule) for rule, test in tests]):
             return True
         if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
             return True
-        return self.cuts.cut(place, code)
+        return self.cuts.cut(
+            place, code, plain=code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
+        )
+
+    def _of_what_stood_in(self, run: Run, place: Place, error: BaseException) -> bool:
+        """Whether all that is traced of what failed stands in for the value of something else that failed, which has
+        nothing to do with tracing: in a normal run there is nothing traced."""
+        read = proxies_read(place, error)
+        stands_in = bool(read) or (about_tracing(error) and self.cuts.has_plain(place.span))
+        return stands_in and all(cause_of(each.node, run.values).kind == "plain" for each in read)
 
     def _only_traced(self, tests: list[tuple[str, Place]]) -> Place | None:
         """The test for None because of which a normal run, which has None there, does not come here."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import copy
+import functools
 import os
+import queue
+import random
 import threading
 from collections.abc import Iterable, Iterator
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
+
+import torch
+from torch import nn
 
 from fxlib.diagnosis.engine.reach import is_users, names_in
 
@@ -23,18 +30,20 @@ _CONTAINERS = (
     collections.Counter,
     collections.deque,
 )
-_PLAIN = (SimpleNamespace, threading.local)
+_PLAIN = (SimpleNamespace, threading.local, queue.Queue)
 _NESTED = 100
 """Containers with more items are not searched for further ones."""
 _ABSENT = object()
 
 
 class SharedChange(NamedTuple):
-    """What a trace did to ``name``, or to what is in it. ``owner`` is the class whose attribute it is."""
+    """What a trace did to ``name``, or to what is in it. ``owner`` is the class whose attribute it is;
+    ``of_module`` says that it is one of a module's."""
 
     name: str
     owner: type | None
     after: Any
+    of_module: bool = False
 
 
 def same(current: Any, before: Any) -> bool:
@@ -55,19 +64,55 @@ def refill(container: Any, before: Any) -> None:
 class Shared:
     """What the ``functions`` name, and the attributes of ``classes``, as it is now.
 
-    An instance of a class of the user's counts as the container of its attributes, as does a function.
+    An instance of a class of the user's counts as the container of its attributes, as does a function. ``held`` are the
+    attributes of modules, in which there may be such things; ``opaque`` names those that give something else each time
+    without showing it, such as iterators.
     """
 
-    def __init__(self, functions: Iterable[FunctionType], classes: Iterable[type]) -> None:
+    def __init__(
+        self, functions: Iterable[FunctionType], classes: Iterable[type], held: Iterable[tuple[str, Any]] = ()
+    ) -> None:
         self._names: list[tuple[Any, str, Any]] = []
         self._containers: list[tuple[str, type | None, Any, Any]] = []
         self._spaces: dict[int, tuple[dict[str, Any], int, set[str]]] = {}
         self._seen: set[int] = set()
+        self._of_modules: set[int] = set()
+        self.opaque: dict[str, Any] = {}
         self._classes: dict[type, dict[str, Any]] = {}
         for kind in classes:
             self._keep_class(kind)
         for function in functions:
             self._keep_function(function)
+        for name, value in held:
+            self._keep_held(name, value)
+
+    def _keep_held(self, name: str, value: Any, depth: int = 3) -> None:
+        """What the attribute of a module is, or holds."""
+        if isinstance(value, (str, int, float, type(None), nn.Module, torch.Tensor, type, FunctionType, ModuleType)):
+            return
+        if _is_opaque(value):
+            self.opaque.setdefault(name, value)
+        elif isinstance(value, functools.partial):
+            for each in (*value.args, *value.keywords.values()) if depth else ():
+                self._keep_held(name, each, depth - 1)
+        elif isinstance(value, tuple):
+            for each in value if depth and len(value) <= _NESTED else ():
+                self._keep_held(name, each, depth - 1)
+        elif id(value) not in self._seen:
+            own = isinstance(value, _PLAIN) or is_users(type(value))
+            content = value if type(value) in _CONTAINERS else getattr(value, "__dict__", None) if own else None
+            if content is None:
+                if own and hasattr(value, "__slots__"):
+                    self.opaque.setdefault(name, value)
+                return
+            self._seen |= {id(value), id(content)}
+            # A module's own list, dict or set is compared with the module.
+            if not (depth == 3 and isinstance(value, (dict, list, set))):
+                self._containers.append((name, None, content, copy.copy(content)))
+                self._of_modules.add(id(content))
+            for each in (content.values() if isinstance(content, dict) else content) if depth else ():
+                if len(content) <= _NESTED:
+                    self._keep_held(name, each, depth - 1)
 
     def _keep_function(self, function: FunctionType) -> None:
         space, names = function.__globals__, list(names_in(function.__code__))
@@ -114,7 +159,7 @@ class Shared:
         elif isinstance(value, _PLAIN) or (not isinstance(value, (FunctionType, ModuleType)) and is_users(type(value))):
             self._keep_content(name, None, getattr(value, "__dict__", None))
 
-    def _keep_content(self, name: str, owner: type | None, value: Any, depth: int = 2) -> None:
+    def _keep_content(self, name: str, owner: type | None, value: Any, depth: int = 3) -> None:
         if type(value) not in _CONTAINERS or id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -143,7 +188,7 @@ class Shared:
                     yield SharedChange(name, kind, value)
         for name, of, value, before in self._containers:
             if not same(value, before):
-                yield SharedChange(name, of, value)
+                yield SharedChange(name, of, value, id(value) in self._of_modules)
 
     def _new_names(self) -> Iterator[tuple[dict[str, Any], str]]:
         for space, count, named in self._spaces.values():
@@ -173,6 +218,12 @@ class Shared:
         for _, _, value, content in self._containers:
             if not same(value, content):
                 refill(value, content)
+
+
+def _is_opaque(value: Any) -> bool:
+    """Whether a value may give something else each time, and nothing that is kept of it would show that."""
+    home = type(value).__module__.partition(".")[0]
+    return hasattr(value, "__next__") or isinstance(value, (array.array, random.Random)) or home == "numpy"
 
 
 def _attributes(kind: type) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
 
-from fxlib.diagnosis.engine.reach import modules_of
+from fxlib.diagnosis.engine.reach import modules_of, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
 
 __all__ = ["Change", "Snapshot"]
@@ -23,6 +24,9 @@ _KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"
 # What the names of constants begin with that a tracer keeps on the root.
 _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
+# Names of code that may write to parameters that no proxy stands for.
+_OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
+_MOST = 50_000_000  # elements of parameters that are kept because of such names
 
 
 class Change(NamedTuple):
@@ -47,6 +51,11 @@ class Snapshot:
     def __init__(
         self, root: Any, is_leaf: Callable[[nn.Module, str], bool], functions: Iterable[FunctionType] = ()
     ) -> None:
+        functions = list(functions)
+        # Then parameters are kept, too.
+        self._doubt = any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
+        self._left = _MOST
+        held: list[tuple[str, Any]] = []
         self._modules: list[tuple[str, nn.Module, dict[str, Any], dict[str, Any]]] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
@@ -56,23 +65,32 @@ class Snapshot:
         classes: dict[type, None] = {}
         for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
             self._keep_buffers(path, module)
-            if module is not root and is_leaf(module, path):
-                self._modules.append((path, module, dict(module.__dict__), {}))
-                continue
-            classes.update(dict.fromkeys(type(module).__mro__))
-            held = {name: module.__dict__.get(name) for name in _TABLES}
-            tables = {name: table.copy() for name, table in held.items() if isinstance(table, (dict, set))}
+            leaf = module is not root and is_leaf(module, path)
+            own = {name: module.__dict__.get(name) for name in (("_buffers",) if leaf else _TABLES)}
+            tables = {name: table.copy() for name, table in own.items() if isinstance(table, (dict, set))}
             self._modules.append((path, module, dict(module.__dict__), tables))
+            if leaf:
+                continue
+            held += [(name, value) for name, value in vars(module).items() if name not in _INTERNAL]
+            classes.update(dict.fromkeys(type(module).__mro__))
             for name, value in module.__dict__.items():
                 if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
                     self._containers.append((module, path, name, value, copy.copy(value)))
-        self.shared = Shared(functions, classes)
+        self.shared = Shared(functions, classes, held)
 
     def _keep_buffers(self, path: str, module: nn.Module) -> None:
-        for name, buffer in module._buffers.items():
-            if buffer is not None and not is_lazy(buffer):
-                kept = None if buffer.is_meta else buffer.detach().clone()
-                self._buffers.append((path, module, name, buffer, buffer._version, kept))
+        found = [*module._buffers.items(), *(module._parameters.items() if self._doubt else ())]
+        for name, value in vars(module).items():
+            if name not in _INTERNAL and isinstance(value, (torch.Tensor, list, tuple, dict)):
+                found += [(name, each) for each in pytree.tree_leaves(value) if type(each) is torch.Tensor]
+        for name, buffer in found:
+            if buffer is None or is_lazy(buffer):
+                continue
+            if isinstance(buffer, nn.Parameter):
+                self._left -= buffer.numel()
+            large = isinstance(buffer, nn.Parameter) and self._left < 0
+            kept = None if buffer.is_meta or large else buffer.detach().clone()
+            self._buffers.append((path, module, name, buffer, buffer._version, kept))
 
     def changes(self) -> list[Change]:
         """What is different now. Constants that a tracer keeps on the root do not count."""
@@ -92,8 +110,9 @@ class Snapshot:
         for module, path, name, value, before in self._containers:
             if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
-        for path, module, name, buffer, version, _ in self._buffers:
-            if name in module._buffers and module._buffers[name] is buffer and buffer._version != version:
+        for path, module, name, buffer, version, kept in self._buffers:
+            table = next((each for each in (module._buffers, module._parameters) if name in each), {name: buffer})
+            if table[name] is buffer and _written(buffer, version, kept):
                 yield Change(module, path, name, "data", buffer, buffer)
 
     def drew_random(self) -> bool:
@@ -119,9 +138,18 @@ class Snapshot:
             if not same(value, before):
                 refill(value, before)
         for *_, buffer, version, kept in self._buffers:
-            if kept is not None and buffer._version != version:
+            if kept is not None and _written(buffer, version, kept):
                 with torch.no_grad():
                     buffer.copy_(kept)
         random.setstate(self._random)
         torch.set_rng_state(self._torch_random)
         torch.set_grad_enabled(self.grad)
+
+
+def _written(buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
+    """Whether a buffer was written to; through its `data`, or an array of NumPy, its version stays what it was."""
+    if buffer._version != version:
+        return True
+    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(buffer, kept):
+        return False
+    return buffer.shape != kept.shape or not bool(torch.isclose(buffer, kept, 0.0, 0.0, equal_nan=True).all())

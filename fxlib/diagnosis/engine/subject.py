@@ -20,6 +20,9 @@ from fxlib.ir.node import Node
 
 __all__ = ["Subject"]
 
+_MODES = frozenset({"set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context"})
+"""Names of code that changes the grad mode or autocast other than by a context of its own."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -38,6 +41,7 @@ class Subject:
     instrumentation: Instrumentation
     snapshot: Snapshot
     own_tracer: Callable[[], Any] | None = None
+    changes_modes: bool = False
 
     @classmethod
     def of(
@@ -56,10 +60,14 @@ class Subject:
         functions = reach.reachable(root, is_leaf)
         snapshot = Snapshot(root, is_leaf, functions)
         instrumentation = Instrumentation(functions, lookers)
-        return cls(root, leaves, concrete_args, inputs, misfit, instrumentation, snapshot, own_tracer)
+        named = {name for function in functions for name in reach.names_in(function.__code__)}
+        modes = not named.isdisjoint(_MODES)
+        return cls(root, leaves, concrete_args, inputs, misfit, instrumentation, snapshot, own_tracer, modes)
 
     def tracer(self) -> ContinuingTracer:
-        return ContinuingTracer(self.leaves, self.own_tracer)
+        made = ContinuingTracer(self.leaves, self.own_tracer)
+        made.changes_modes = self.changes_modes
+        return made
 
     def defaults_to_none(self, node: Node) -> bool:
         """Whether a node is an argument that is None where it is left out."""

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import torch
 from torch import nn
 
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 
 __all__ = ["Answers", "ContinuingTracer", "StrictTracer"]
+
+
+_FUNCTION = os.path.join("torch", "autograd", "function.py")
+
+
+def _modes() -> tuple[bool, bool, bool]:
+    """The modes in which an operation would run now: with gradients, under autocast; a graph has neither."""
+    return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+
+
+def _lost_mode() -> str:
+    """The rule for an operation in another grad mode: forward of an autograd.Function runs without gradients, too."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "apply" and frame.f_code.co_filename.endswith(_FUNCTION):
+            return "FX221"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "FX212"
 
 
 class Answers(Protocol):
@@ -70,13 +91,24 @@ class ContinuingTracer(StrictTracer):
         """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
         self.refused: nn.Module | None = None
         """The module that was called last although it has no path, and was not traced into."""
+        self.modes: dict[Any, str] = {}
+        """Sites of operations in another mode than the trace began in, and the rule that says so."""
+        self.changes_modes = False
+        """Whether a function of the user's may change the mode on its way; then it is asked for at each operation."""
+        self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
 
     def _take_site(self, frame: Any = None) -> Any:
         site = super()._take_site(frame)
-        if site is not None and threading.get_ident() != self._thread:
-            self.elsewhere.setdefault(site, threading.current_thread().name)
+        if site is not None:
+            if threading.get_ident() != self._thread:
+                self.elsewhere.setdefault(site, threading.current_thread().name)
+            elif (now := _modes()) != self._modes:
+                self.modes.setdefault(site, _lost_mode() if now[0] != self._modes[0] else "FX213")
+                self._site_frame = None
+            elif self.changes_modes:
+                self._site_frame = None
         return site
 
     def to_bool(self, obj: Proxy) -> bool:

@@ -18,7 +18,7 @@ from fxlib.diagnosis.engine.tracers import ContinuingTracer
 from fxlib.ir.node import Node
 from fxlib.shapes import DataDependentError, ShapeError, TensorMeta, infer, map_values
 
-__all__ = ["UNKNOWN", "Unknown", "Values", "describe", "show"]
+__all__ = ["PLAIN", "UNKNOWN", "Unknown", "Values", "describe", "show"]
 
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,8 @@ class Unknown:
 
 
 UNKNOWN = Unknown(False)
+PLAIN = Unknown(False)
+"""What an expression would give that reads no traced value and raises: nothing is known of it but that."""
 _DATA = Unknown(True)
 _CPU = torch.device("cpu")
 

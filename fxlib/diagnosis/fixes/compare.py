@@ -37,6 +37,7 @@ __all__ = [
 
 Arguments = tuple[tuple, dict[str, Any]]
 
+_ITEMS = 100  # of a container whose content is compared
 _ZEROS = "zeros"
 LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
 NOT_FINITE = (NAN, MIXED)
@@ -75,11 +76,8 @@ class Outcome:
         for old, new in zip(self.inputs_after, other.inputs_after, strict=False):
             if not effects and not _close(old, new)[0]:
                 effects.append("the caller's tensors are changed differently")
-        # A class of the file is another one once the file is executed again.
-        kind, own = type(other.value), [each.__qualname__ for each in type(self.value).__mro__]
-        if self.error is None and not isinstance(self.value, kind) and kind.__qualname__ not in own:
-            effects.append(f"the result is a {type(other.value).__name__} instead of a {type(self.value).__name__}")
-        return effects
+        kind = _other_kind(self.value, other.value) if self.error is None else None
+        return effects if kind is None else [*effects, kind]
 
 
 def variants(
@@ -231,6 +229,20 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
     return True, worst, ""
 
 
+def _other_kind(old: Any, new: Any, where: str = "the result") -> str | None:
+    """What is of another class than before, in the result or a part of it."""
+    # A class of the file is another one once the file is executed again.
+    kind, own = type(new), [each.__qualname__ for each in type(old).__mro__]
+    if not isinstance(old, kind) and kind.__qualname__ not in own:
+        return f"{where} is a {kind.__name__} instead of a {type(old).__name__}"
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(old, dict) and isinstance(new, dict):
+        pairs = [(value, new[key]) for key, value in old.items() if key in new]
+    elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
+        pairs = list(zip(old, new, strict=False))
+    return next(filter(None, (_other_kind(*pair, "a part of the result") for pair in pairs)), None)
+
+
 def _plain(value: Any) -> Any:
     """A result with its dataclasses and distributions as dictionaries: whether pytree knows a class does not matter to
     what is in it."""
@@ -300,13 +312,31 @@ def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> No
 
 
 def state_of(model: torch.nn.Module) -> dict[str, Any]:
-    """What a module remembers: parameters, buffers, and plain attributes of every submodule."""
+    """What a call leaves behind: buffers and plain attributes of every submodule, and plain values of the files that
+    define their classes. A buffer to which gradients would flow keeps what computed it, from call to call."""
     state: dict[str, Any] = {name: _snapshot(tensor) for name, tensor in model.named_buffers()}
+    state |= {f"{name}\0": tensor.requires_grad for name, tensor in model.named_buffers()}
+    homes: set[str] = set()
     for path, module in model.named_modules():
+        homes.add(type(module).__module__)
         for name, value in vars(module).items():
-            if not name.startswith("_") and isinstance(value, bool | int | float | str | type(None) | torch.Tensor):
-                state[f"{path}.{name}"] = _snapshot(value) if torch.is_tensor(value) else value
+            if not name.startswith("_") and (isinstance(value, torch.Tensor) or _is_plain(value)):
+                state[f"{path}.{name}"] = _snapshot(value) if torch.is_tensor(value) else copy.deepcopy(value)
+    for home in homes:
+        if home.partition(".")[0] != "torch":
+            for name, value in vars(sys.modules.get(home, sys)).items():
+                if not name.startswith("__") and _is_plain(value):
+                    state[f"\0{name}"] = copy.deepcopy(value)
     return state
+
+
+def _is_plain(value: Any, depth: int = 2) -> bool:
+    """Whether a value is a number, a text or nothing, or a small container of such."""
+    if isinstance(value, bool | int | float | str | type(None)):
+        return True
+    if not depth or type(value) not in (list, tuple, dict, set) or len(value) > _ITEMS:
+        return False
+    return all(_is_plain(each, depth - 1) for each in (value.values() if isinstance(value, dict) else value))
 
 
 def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:

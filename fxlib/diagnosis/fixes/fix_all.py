@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import load_file
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
-from fxlib.diagnosis.fixes.verify import Checker, Load, Read
+from fxlib.diagnosis.fixes.verify import Checker, Load, Read, Target
 
 __all__ = ["FixedFiles", "Target", "fix_all"]
 
@@ -26,16 +26,6 @@ class FixedFiles:
     remaining: list[Any] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed
-    rather than the user's."""
-
-    construct: str
-    inputs: str | None = None
-    assumed: bool = False
-
-
 def fix_all(
     path: str,
     targets: Iterable[Target],
@@ -48,6 +38,8 @@ def fix_all(
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
     takes: Callable[[Fix], bool] = lambda fix: True,
     checker: Callable[..., Checker] = Checker,
+    others: Iterable[Target] = (),
+    folder: str | None = None,
     on_target: Callable[[Target], None] = lambda target: None,
     on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
 ) -> FixedFiles:
@@ -61,6 +53,8 @@ def fix_all(
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
         takes: which proven fixes to apply, by where their edits are in the texts as they are by then.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
+        others: further modules of the file, which have to compute the same with a fix as without it.
+        folder: where files are that may import from the ones that are fixed; otherwise the folder of each.
         on_target: called before each target.
         on_fixed: called with what is fixed so far after each fix.
 
@@ -69,6 +63,8 @@ def fix_all(
     is passed over.
     """
     fixed = FixedFiles()
+    targets = list(targets)
+    all_of_file = list(dict.fromkeys([*targets, *others]))
 
     def current(file: str) -> str | None:
         return fixed.texts[file] if file in fixed.texts else read(file)
@@ -92,6 +88,7 @@ def fix_all(
                 leaf_modules=leaf_modules,
                 tracer=tracer,
                 names=names,
+                others=all_of_file,
             )
             try:
                 remaining = proves.before.report.findings
@@ -102,7 +99,8 @@ def fix_all(
                 break
             for file, text in apply_fix(chosen, current).items():
                 known = read(file) or ""
-                fixed.texts[file] = without_unused_imports(file, known, text) if file.endswith(".py") else text
+                tidy = file.endswith(".py")
+                fixed.texts[file] = without_unused_imports(file, known, text, folder) if tidy else text
             fixed.applied.append(chosen)
             on_fixed(fixed)
         return remaining

@@ -32,8 +32,13 @@ class Source:
         self._starts = offsets(self.lines)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Those of the tree, as ``ast.walk`` gives them."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def newline(self) -> str:
@@ -49,7 +54,7 @@ class Source:
     @cached_property
     def indent_unit(self) -> str:
         """One step of indentation, as the first indented block has it."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             body = getattr(node, "body", None)
             if isinstance(body, list) and body and isinstance(node, FunctionNode | ast.ClassDef):
                 inner, outer = self.indent_of(body[0]), self.indent_of(node)
@@ -205,10 +210,10 @@ class Source:
     @cached_property
     def module_names(self) -> set[str]:
         """Every name that the module binds or mentions anywhere: what a new name must differ from."""
-        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
-        names |= {n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode | ast.ClassDef)}
-        names |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
-        for node in ast.walk(self.tree):
+        names = {n.id for n in self.nodes if isinstance(n, ast.Name)}
+        names |= {n.name for n in self.nodes if isinstance(n, FunctionNode | ast.ClassDef)}
+        names |= {n.arg for n in self.nodes if isinstance(n, ast.arg)}
+        for node in self.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names |= {a.asname or a.name.split(".")[0] for a in node.names}
         return names

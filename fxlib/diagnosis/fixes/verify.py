@@ -32,20 +32,33 @@ from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
 from fxlib.diagnosis.fixes.switching import differing, switching
+from fxlib.diagnosis.fixes.users import uses
 from fxlib.ir.modules import copy_of
 
-__all__ = ["Checker", "Verdict", "verify"]
+__all__ = ["Checker", "Target", "Verdict", "verify"]
 
 Load = Callable[[str, dict[str, str]], Any]
 Read = Callable[[str], "str | None"]
 
 _LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
 _SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
+_REGISTERING = ("module-list", "parameter-list")  # recipes whose purpose it is that the model has more parameters
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
+_OTHERS = 0.3  # seconds for the inputs of each other model of the file that an edit concerns
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
 
 _edited: set[str] = set()
 """Files whose lines in `linecache` are those of the last text that any Checker of this process has executed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed
+    rather than the user's."""
+
+    construct: str
+    inputs: str | None = None
+    assumed: bool = False
 
 
 @dataclass
@@ -112,6 +125,7 @@ class Checker:
         seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
         total: how long to go on verifying fixes at all; what is left then is offered unverified.
         lacking: in what to make the module where making it raises; None where that is the error of the code.
+        others: modules of the file, of which those that use what a fix changes have to compute the same with it, too.
     """
 
     def __init__(
@@ -130,6 +144,7 @@ class Checker:
         seconds: float = 1.0,
         total: float = 15.0,
         lacking: Lacking = nothing,
+        others: Iterable[Target] = (),
     ):
         self.path = path
         self.example = Example(construct, inputs, seconds, lacking)
@@ -141,6 +156,10 @@ class Checker:
         self.tracer = tracer
         self.names = {"torch": torch, "nn": torch.nn, **(names or {})}
         self.left = total
+        self._others: dict[Target, Checker | None] = {
+            each: None for each in others if (each.construct, each.inputs) != (construct, inputs)
+        }
+        self._works = True
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
         # Whether nothing can be compared; then a large model has numbers only where the code needs them.
@@ -193,8 +212,10 @@ class Checker:
             return Verdict(failed=f"{type(error).__name__}: {error}")
         if verdict.gone:
             self._compare_numbers(verdict, before, after)
+            self._compare_parameters(verdict, fix, before, after)
             self._compare_trace(verdict, fix, after)
             self._compare_branches(verdict, fix)
+            self._compare_others(verdict, fix)
         before.tried[key] = _Tried(after.report.findings, replace(verdict), verdict.gone)
         return verdict
 
@@ -255,9 +276,14 @@ class Checker:
     # ---- one side
 
     def _side(
-        self, texts: dict[str, str], settings: dict[str, Any], helps: Callable[[Any], bool] = lambda report: True
+        self,
+        texts: dict[str, str],
+        settings: dict[str, Any],
+        helps: Callable[[Any], bool] = lambda report: True,
+        reported: bool = True,
     ) -> _Side:
-        """One text. Eager is run where the report says that the text ``helps``."""
+        """One text. Eager is run where the report, of which there is none unless it is to be ``reported``, says that
+        the text ``helps``."""
         with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
@@ -267,9 +293,11 @@ class Checker:
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
             weights = {} if self._bare else {n: t.detach().clone() for n, t in model.state_dict().items()}
-            traced = model if self._bare else copy_of(model, sharing=True)
-            report = self._report(traced, given, concrete, self._leaves(settings))
-            take_weights(model, weights)
+            report = None
+            if reported:
+                traced = model if self._bare else copy_of(model, sharing=True)
+                report = self._report(traced, given, concrete, self._leaves(settings))
+                take_weights(model, weights)
             if helps(report) and not self._bare:
                 like = None if self._before is None else self._before.outcomes
                 outcomes = self.example.runs(model, namespace, concrete, like)
@@ -381,6 +409,13 @@ class Checker:
         elif self.assumed:
             verdict.note = self._on_what(before)
 
+    def _compare_parameters(self, verdict: Verdict, fix: Fix, before: _Side, after: _Side) -> None:
+        """A layer that was made anew in each call, untrained, would be trained and saved with the model."""
+        added = sorted(after.weights.keys() - before.weights.keys())
+        if verdict.same_eager and added and fix.id not in _REGISTERING:
+            verdict.side_effects.append(f"the model has parameters or buffers that it had not: {', '.join(added)}")
+            verdict.note = "; ".join(verdict.side_effects)
+
     def _compare_branches(self, verdict: Verdict, fix: Fix) -> None:
         """Compare both texts on every way through the branches that the fix rewrites."""
         branches = fix.branches
@@ -411,12 +446,47 @@ class Checker:
             verdict.same_eager = None
             verdict.note = "not compared with eager on all branches: none of the inputs tried comes to each of them"
 
+    def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
+        """Compare both texts on the other models of the file that use what the fix changes: as a parent, as a part, or
+        by reading what it leaves behind."""
+        for other in self._others if verdict.same_eager else ():
+            if not uses(other.construct, self.path, self.read, fix.edits):
+                continue
+            checker = self._others[other]
+            if checker is None:
+                options: dict[str, Any] = {"read": self.read, "load": self.load, "seconds": _OTHERS}
+                options |= {"names": self.names, "lacking": self.example.lacking}
+                checker = self._others[other] = Checker(self.path, other.construct, other.inputs, **options)
+            reason = checker.differs(fix)
+            if reason is not None:
+                verdict.same_eager = False
+                verdict.note = f"`{other.construct}`, which uses what is edited, {reason}"
+                return
+
+    def differs(self, fix: Fix) -> str | None:
+        """What the model does otherwise with the fix; None where nothing differs, or where it does not work anyway."""
+        if not self._works:
+            return None
+        try:
+            if self._before is None:
+                self._before = self._side({}, {}, reported=False)
+        except Exception:
+            self._works = False
+            return None
+        try:
+            after = self._side(apply_fix(fix, self.read), {}, reported=False)
+        except Exception as error:
+            return f"raises {type(error).__name__}: {error}"
+        verdict = Verdict()
+        self._compare_numbers(verdict, self._before, after)
+        return verdict.note if verdict.same_eager is False or verdict.side_effects else None
+
     def _steady(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         """What a module remembers, where it differs from another's without what differs from one time to the next."""
         if same_state(state, other):
             return state
         if self._steady_names is None:
-            again = self._side({}, {}).state
+            again = self._side({}, {}, reported=False).state
             same = (name for name in state.keys() & again.keys() if same_state({name: state[name]}, again))
             self._steady_names = set(same)
         return {name: value for name, value in state.items() if name in self._steady_names}

@@ -142,7 +142,7 @@ class Net(nn.Module):
         "warning",
         """The device of a buffer, or of a tensor that is not traced, is a plain value. The graph keeps the
 device of the trace, and `.to(device)` on the traced module does not change it. The device of a traced value
-(`x.device`) is recorded.""",
+(`x.device`) is recorded. A plain attribute that only the constructor sets is no finding: the model keeps it, too.""",
         fixes=("device-of-input",),
         bad=HEAD
         + """

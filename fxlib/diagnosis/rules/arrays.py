@@ -110,7 +110,8 @@ dtype of `x`.""",
         "`{call}` accepts only a real tensor, and gets a traced value: {it}",
         "error",
         """Some functions of torch look into the tensor itself and cannot be recorded: `Variable(x)`,
-`pack_padded_sequence(x, lengths)`, `torch.nested.nested_tensor(xs)`. `Variable(x)` is `x` since PyTorch 0.4, so
+`pack_padded_sequence(x, lengths)`, `torch.nested.nested_tensor(xs)`; so does `parameter.data = x`, which belongs
+outside of forward. `Variable(x)` is `x` since PyTorch 0.4, so
 delete the call. Pack and unpack sequences in functions of your own that `torch.fx.wrap` records as one call each:
 recurrent layers take what is packed, but it has fields that may be None, which a graph does not know.""",
         "TypeError: Variable data has to be a tensor, but got Proxy",

@@ -1,4 +1,4 @@
-"""FX212 to FX215, FX221, FX233 and FX234: the surroundings of the recorded operations are not part of the graph."""
+"""FX212 to FX215, FX221 and FX233 to FX235: the surroundings of the recorded operations are not part of the graph."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -134,6 +134,28 @@ while tracing. Hooks of a layer inside the traced module are kept, or are record
         ),
         good=net("        x = x * 3\n        return x * 2\n"),
         advice="Do it in forward, or trace a module that holds this one as a layer",
+    ),
+    Rule(
+        "FX235",
+        "weights-once",
+        "Computed from weights only while tracing",
+        "{it} uses what was computed from parameters while tracing, so the graph keeps those numbers",
+        "warning",
+        """torch.fx sees a parameter where forward reads it as an attribute of its module. What comes from
+`parameters()`, `named_parameters()`, `_parameters` or a variable that was bound before is no traced value: what is
+computed from it alone is computed once, and is a constant of the graph. Later weights change nothing, and no gradients
+reach them.""",
+        bad=net(
+            "        decay = sum(p.square().sum() for p in self.parameters())\n"
+            "        return self.layer(x) + decay  # <- here\n",
+            init="self.layer = nn.Linear(3, 3)",
+        ),
+        good=net(
+            "        decay = self.layer.weight.square().sum() + self.layer.bias.square().sum()\n"
+            "        return self.layer(x) + decay\n",
+            init="self.layer = nn.Linear(3, 3)",
+        ),
+        advice="Read the parameters as attributes of their modules",
     ),
     Rule(
         "FX234",

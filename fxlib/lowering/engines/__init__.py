@@ -24,7 +24,6 @@ def get(name: str) -> Engine:
     Raises:
         EngineError: there is no such engine; the text lists those there are.
     """
-    try:
-        return table()[name]
-    except KeyError:
-        raise EngineError(f"there is no engine {name!r}; the engines are {', '.join(table())}") from None
+    if not isinstance(name, str) or name not in table():
+        raise EngineError(f"there is no engine {name!r}; the engines are {', '.join(table())}")
+    return table()[name]

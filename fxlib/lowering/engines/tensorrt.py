@@ -41,5 +41,6 @@ ENGINE = Engine(
     build=build,
     device="cuda",
     precisions=("fp32", "fp16"),
+    symmetric_int8=True,
     options=("profiles", "cache_dir", "timeout_s"),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import as_sequence, copied
+from fxlib.ir.leaves import as_sequence, copied, tensors_in
 from fxlib.ir.node import Node
 from fxlib.passes.quantize.observers import OBSERVERS, Observer, QParams
 from fxlib.passes.quantize.plan import Plan
@@ -36,9 +36,9 @@ def calibrate(
 
     Raises:
         KeyError: unknown observer.
-        ValueError: ``data`` is empty.
+        ValueError: ``data`` is empty, or has NaN in it, or an infinity where its range counts.
     """
-    if observer not in OBSERVERS:
+    if not isinstance(observer, str) or observer not in OBSERVERS:
         raise KeyError(f"no observer {observer!r}; known: {', '.join(OBSERVERS)}")
     observers: dict[Node, Observer] = {}
     watched = plan.observed()
@@ -49,7 +49,11 @@ def calibrate(
     runs = 0
     with torch.no_grad():
         for item in data:
-            runner.run(*copied(as_sequence(item)))
+            _check_numbers(graph_module, watched, as_sequence(item), runs)
+            try:
+                runner.run(*copied(as_sequence(item)))
+            except Exception as error:
+                raise refused_example(runs, error) from error
             runs += 1
             if progress is not None:
                 progress(runs, total)
@@ -57,6 +61,29 @@ def calibrate(
         raise ValueError("calibrate() got no data: pass at least one example input")
     ranges = {key: QParams.of_range(*watcher.range()) for key, watcher in observers.items()}
     return {node: ranges[plan.representative(node)] for node in watched}
+
+
+def _check_numbers(graph_module: GraphModule, watched: Collection[Node], inputs: Sequence[Any], example: int) -> None:
+    """
+    Raises:
+        ValueError: an input has NaN, or one that is rounded to 8 bits an infinity, which no range covers.
+    """
+    for node, value in zip(graph_module.graph.find_nodes(op="placeholder"), inputs, strict=False):
+        for tensor in tensors_in(value):
+            found = "NaN" if tensor.isnan().any() else "an infinity" if node in watched and tensor.isinf().any() else ""
+            if found:
+                raise ValueError(
+                    f"quantize_static() got {found} in data: argument {node.target!r} of example {example}, counted "
+                    "from 0; calibration needs numbers"
+                )
+
+
+def refused_example(example: int, error: Exception) -> ValueError:
+    """The error for an example that the model fails on."""
+    return ValueError(
+        f"quantize_static() got data that the model fails on, in example {example}, counted from 0: "
+        f"{str(error).splitlines()[0]}"
+    )
 
 
 class _Watching(Interpreter):

@@ -20,6 +20,7 @@ from fxlib.ir.node import Node, map_arg
 from fxlib.passes.calls import argument, called, module_of
 from fxlib.passes.edits import in_order
 from fxlib.passes.quantize.functions import (
+    conv2d_of_levels,
     dequantize,
     dequantize_weight,
     quantize,
@@ -288,15 +289,17 @@ class _Exchange:
         steps = module.weight.detach() / scales.view(-1, *[1] * (module.weight.dim() - 1))
         levels = steps.round().clamp(-127, 127)
         is_convolution = isinstance(module, nn.Conv2d)
-        if is_convolution and self.ranges[node.args[0]].signed:  # type: ignore[index]
-            # TensorRT-RTX 1.7 fails with an internal error on a convolution whose weight is dequantized.
-            weight = self._buffer(f"{name}_weight", levels * scales.view(-1, 1, 1, 1))
-        else:
-            stored = self._buffer(f"{name}_weight_int8", levels.to(torch.int8))
-            parts = (stored, self._buffer(f"{name}_weight_scales", scales))
-            weight = self.graph.call_function(dequantize_weight, parts)
-        bias = None if module.bias is None else self._buffer(f"{name}_bias", module.bias.detach())
         more = (module.stride, module.padding, module.dilation, module.groups) if is_convolution else ()
+        by_channel = is_convolution and self.ranges[node.args[0]].signed  # type: ignore[index]
+        form = (-1, 1, 1) if by_channel else (-1,)
+        bias = None if module.bias is None else self._buffer(f"{name}_bias", module.bias.detach().view(form))
+        if by_channel:
+            scales = scales.view(form)
+            parts = (self._buffer(f"{name}_weight_levels", levels), self._buffer(f"{name}_weight_scales", scales))
+            return self.graph.call_function(conv2d_of_levels, (source, *parts, bias, *more), name=node.name)
+        stored = self._buffer(f"{name}_weight_int8", levels.to(torch.int8))
+        parts = (stored, self._buffer(f"{name}_weight_scales", scales))
+        weight = self.graph.call_function(dequantize_weight, parts)
         target = F.conv2d if is_convolution else F.linear
         return self.graph.call_function(target, (source, weight, bias, *more), name=node.name)
 

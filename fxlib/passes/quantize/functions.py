@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import handle_torch_function, has_torch_function
 
 from fxlib.passes.quantize.large_results import LargeResult
 
 __all__ = [
+    "conv2d_of_levels",
     "dequantize",
     "dequantize_weight",
     "quantize",
@@ -32,7 +34,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _one_operator(function: _Function) -> _Function:
-    """Make a function an operator for traces, so that a quantized graph is traced, and unpickled, as it is."""
+    """Make a function an operator for traces, so that a quantized graph is traced, and unpickled, as it is.
+
+    Its result is memory of its own."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -41,6 +45,7 @@ def _one_operator(function: _Function) -> _Function:
             return handle_torch_function(call, given, *args, **kwargs)
         return function(*args, **kwargs)
 
+    call.makes_new_memory = True  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -74,7 +79,7 @@ def quantize_symmetric(x: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 @_one_operator
-def dequantize(q: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
+def dequantize(q: torch.Tensor, scale: float, zero_point: int = 0) -> torch.Tensor:
     """``scale * (q - zero_point)`` as float32."""
     return (q.to(torch.float32) - zero_point).mul_(scale)
 
@@ -83,6 +88,24 @@ def dequantize(q: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
 def dequantize_weight(q: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """An int8 weight with one scale per output channel (dimension 0) as float32."""
     return q.to(torch.float32) * scales.view(-1, *[1] * (q.dim() - 1))
+
+
+@_one_operator
+def conv2d_of_levels(
+    x: torch.Tensor,
+    levels: torch.Tensor,
+    scales: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> torch.Tensor:
+    """A convolution with the int8 levels of a weight, given as float32; its result times the scales ``[out, 1, 1]``,
+    plus the bias ``[out, 1, 1]``. TensorRT-RTX 1.7 takes int8 kernels only where a weight has one scale for all of it.
+    """
+    result = F.conv2d(x, levels, None, stride, padding, dilation, groups) * scales
+    return result if bias is None else result.add_(bias)
 
 
 @_one_operator

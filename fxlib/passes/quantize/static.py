@@ -21,13 +21,15 @@ from fxlib.passes.edits import in_order, place_module
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.layouts import keep_layouts
 from fxlib.passes.optimize_for_inference import pack_layers
-from fxlib.passes.quantize.calibrate import Progress, calibrate, text_progress
+from fxlib.passes.quantize.calibrate import Progress, calibrate, refused_example, text_progress
 from fxlib.passes.quantize.convert import to_kernels, to_qdq
 from fxlib.passes.quantize.layers import DynamicQuantizedLinear
 from fxlib.passes.quantize.plan import make_plan
 from fxlib.passes.quantize.report import QuantizationReport, first_result, layer_errors, relative_error
 from fxlib.passes.quantize.tolerance import harms, left_in_float
 from fxlib.shapes import propagate
+from fxlib.shapes.kernel import ShapeError
+from fxlib.shapes.propagation import check_count
 
 __all__ = ["quantize_dynamic", "quantize_static"]
 
@@ -41,7 +43,7 @@ def quantize_static(
     tolerance: float | None = 0.05,
     skip: Iterable[str] = (),
     form: str = "kernels",
-    symmetric: bool = False,
+    engine: str | None = None,
     progress: bool | Progress = False,
 ) -> GraphModule:
     """An int8 version of a float32 CPU model in evaluation mode; ``graph_module`` itself is not changed.
@@ -56,9 +58,9 @@ def quantize_static(
         tolerance: the relative error that the model's first result may have on the first example. Above it the most
             harmful layers are left in float, as few as possible; None quantizes all.
         skip: node names or module paths to leave in float.
-        form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ.
-        symmetric: in the exchange form, activations are symmetric int8, as NVIDIA's engines take them, instead of
-            affine uint8.
+        form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ, for `fxlib.lower`.
+        engine: the engine that the exchange form is for, by its name in `fxlib.lowering.table()`: NVIDIA's take
+            symmetric int8 activations, the others affine uint8 ones. None is the engine that `fxlib.lower` takes.
         progress: True for a bar on standard error, or a callable ``(done, total)``.
 
     Returns:
@@ -66,15 +68,22 @@ def quantize_static(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: no data, training mode, no float32 model, an unknown form, or a name in `skip` that nothing has.
+        ValueError: no data, NaN in it, an example that the model fails on, training mode, no float32 model, an unknown
+            form, an engine for the kernels, or a name in `skip` that nothing has.
+        EngineError: there is no such engine.
     """
     check_traced(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip, progress)
-    _check_flags("quantize_static()", per_channel=per_channel, symmetric=symmetric)
-    if symmetric and form != "qdq":
-        raise ValueError("quantize_static() takes symmetric=True with form='qdq' only: the kernels take affine uint8")
+    _check_flags("quantize_static()", per_channel=per_channel)
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
+    if engine is not None and form != "qdq":
+        raise ValueError(f"quantize_static() takes engine={engine!r} with form='qdq' only: the kernels run in PyTorch")
+    symmetric = False
+    if form == "qdq":
+        from fxlib.lowering.engines import DEFAULT, get
+
+        symmetric = get(DEFAULT if engine is None else engine).symmetric_int8
     if any(m is not None and m.training for m in (module_of(graph_module, n) for n in graph_module.graph.nodes)):
         raise ValueError("quantize_static() needs a model in evaluation mode; call eval() before")
     items = data if hasattr(data, "__len__") else list(map(as_sequence, data))
@@ -83,7 +92,11 @@ def quantize_static(
         raise ValueError("quantize_static() got no calibration data: pass at least one example input")
     example = tuple(as_sequence(first))
     model = copy_of(graph_module)
-    propagate(model, *example)
+    check_count(model, example, "quantize_static()")
+    try:
+        propagate(model, *example)
+    except ShapeError as error:
+        raise refused_example(0, error) from error
     remove_dropout(fuse_conv_bn(model))
     if form == "kernels":
         keep_layouts(model)
@@ -132,8 +145,10 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
     """
     check_traced(graph_module, "quantize_dynamic()")
     _check_flags("quantize_dynamic()", per_channel=per_channel)
-    if not isinstance(min_weights, int):
+    if type(min_weights) is not int:
         raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
+    if min_weights < 0:
+        raise ValueError(f"quantize_dynamic() takes as min_weights 0 or more, not {min_weights}")
     result = copy_of(graph_module)
     written = Aliases(result).changed_state()
     made: dict[nn.Module, str] = {}

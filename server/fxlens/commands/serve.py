@@ -7,6 +7,7 @@ import faulthandler
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -72,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# Names of headers may be written in any case; pygls would wait for another one for ever.
+_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n", re.IGNORECASE)
+
+
 class _Input:
     """The client's messages.  Where they end, what runs is ended before pygls hears of it: pygls would cancel all tasks
     at once, and in asyncio of Python 3.11 the start of a process then waits for ever.  All of it has a moment."""
@@ -80,7 +85,9 @@ class _Input:
         self._stream, self._end, self._give_up = stream, end, give_up
 
     def readline(self) -> bytes:
-        return self._seen(self._stream.readline())
+        line = self._seen(self._stream.readline())
+        named = _LENGTH.fullmatch(line)
+        return b"Content-Length: %b\r\n" % named[1] if named else line
 
     def read(self, size: int) -> bytes:
         return self._seen(self._stream.read(size))

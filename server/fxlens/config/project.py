@@ -45,6 +45,9 @@ from fxlens.sources.roles import SCOPES
 
 _MAX_BYTES = 1 << 20
 _NAMES = ("fxlens.toml", "pyproject.toml")
+_KEYS = (
+    "select", "ignore", "severity", "leaf-modules", "tracer", "tracer-arguments", "captures", "targets", "scope",
+)  # fmt: skip
 
 
 def is_configuration(path: str) -> bool:
@@ -78,7 +81,7 @@ class Project:
         ``opened`` gives the text of one that an editor has open. Above ``top``, the folder that is trusted, nothing is
         read; where there is none, nothing of another user above the present folder: it could name what is run."""
         at = os.path.abspath(folder)
-        while top is not None or is_within(at, [os.getcwd()]) or _is_ours(at):
+        while top is not None or is_within(at, _present()) or _is_ours(at):
             for name in _NAMES:
                 path = os.path.join(at, name)
                 table, problem = _table(path, opened(path))
@@ -94,7 +97,9 @@ class Project:
 
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:
-        problems = []
+        problems = [
+            f"{path}: there is no {name!r}; there are {', '.join(_KEYS)}" for name in table if name not in _KEYS
+        ]
 
         def take(name: str, kind: type, default: Any) -> Any:
             value = table.get(name, default)
@@ -163,6 +168,14 @@ def _tracer(path: str, table: dict[str, Any], problems: list[str]) -> Tracer | N
     return {"name": name, "arguments": arguments}
 
 
+def _present() -> list[str]:
+    """The present folder; nothing where it was removed meanwhile."""
+    try:
+        return [os.getcwd()]
+    except FileNotFoundError:
+        return []
+
+
 def _is_ours(folder: str) -> bool:
     if not hasattr(os, "getuid"):
         return True
@@ -174,7 +187,7 @@ def _is_ours(folder: str) -> bool:
 
 
 def _text(path: str) -> str:
-    return read_bytes(path, _MAX_BYTES).decode().replace("\r\n", "\n")
+    return read_bytes(path, _MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:

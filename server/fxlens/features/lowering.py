@@ -61,7 +61,10 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
         document = ls.model_jobs.document(params.text(given, "uri"))
         if kind == "lower" and options.get("preview") is True:
             version = document.version
-            preview = await ls.session.preview(document, target, options)
+            preview = await ls.model_jobs.beside(
+                f"Preview of {target or document.path}", token,
+                lambda say: ls.session.preview(document, target, options, say),
+            )  # fmt: skip
             return _answer(preview, places(ls, document, preview["located"]), version)
         done = await ls.model_jobs.run(kind, document, target, options, token)
     except (NoAnswer, Failed) as error:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 
 from fxlens import jobs
-from fxlens.host.model_job import ModelJob
+from fxlens.host.model_job import ModelJob, OnProgress
 from fxlens.host.outcome import Failed
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Request
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 _KEPT_SECONDS = 600.0
+
+Result = TypeVar("Result")
 
 
 class NoAnswer(Exception):
@@ -106,6 +108,14 @@ class ModelJobs:
             self._end(progress)
             self._start_timer()
 
+    async def beside(self, doing: str, token: Any, answer: Callable[[OnProgress], Awaitable[Result]]) -> Result:
+        """What a job answers that waits for no other.  Raises NoAnswer."""
+        progress = _Progress(self._ls, token, doing)
+        try:
+            return await self._finished(answer(progress.report), progress)
+        finally:
+            progress.end()
+
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
         """Others are refused within.  Raises NoAnswer where one is running."""
@@ -151,7 +161,7 @@ class ModelJobs:
         self._doing = None
         progress.end()
 
-    async def _finished(self, answer: Awaitable[Data], progress: _Progress) -> Data:
+    async def _finished(self, answer: Awaitable[Result], progress: _Progress) -> Result:
         task = asyncio.ensure_future(answer)
         progress.cancels(task)
         try:

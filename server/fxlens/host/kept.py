@@ -43,25 +43,25 @@ class KeptFile:
         """The job in a fork of the process; None where the file has to be executed anew."""
         if self._rehearsing is not None and not self._begun:
             self._rehearsing.cancel()
-        unfit = moved = False
+        unfit = unknown = False
         models = 0
-        same: list[str] = []
-        self.same = same
         answers = self._answers or Answers(message)
+        telling = answers.telling()
+        self.same = telling.same
 
         def observe(event: Event) -> None:
-            nonlocal unfit, moved, models
+            nonlocal unfit, unknown, models
             kind = event.get("event")
-            unfit, moved = unfit or kind == "unfit", moved or kind == "moved"
+            unfit, unknown = unfit or kind == "unfit", unknown or kind == "unknown"
             models += kind in ("target", "same")
-            for each in answers.told(same, event):
+            for each in telling.told(event):
                 on_event(each)
 
         outcome = await self.worker.run(answers.added_to(message), limits, observe)
         if unfit or outcome.early or not self.worker.alive:
             return None
-        self._traced += len(same) < models
-        again = moved or self._traced >= _TRACED
+        self._traced += len(telling.same) < models
+        again = unknown or self._traced >= _TRACED
         if again and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):
             self.rehearse(message, limits)
         return outcome

@@ -12,7 +12,8 @@ from fxlens.config.selection import Selection, silenced
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
-from fxlens.record import Record, assumed
+from fxlens.jobs.verify import models_of
+from fxlens.record import Record
 from fxlens.sources.paths import is_within
 from fxlens.sources.targets import ignored
 
@@ -79,6 +80,8 @@ def work(job: Job) -> None:
         wanted=wanted,
         takes=parts.hold,
         checker=checker_of(job.message["capture"]),
+        others=[Target(**target) for target in job.message["others"]],
+        folder=job.folder,
         on_target=begin,
         on_fixed=send,
     )
@@ -141,12 +144,13 @@ async def run(
     comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
     may be changed where it is given. Where ``parts`` of the file are given, by the lines at which they begin, each fix
     changes one of them alone."""
-    targets = []
-    for target in record["targets"]:
-        if target["construct"] and (capture != "fx" or any(each["fixes"] for each in target["findings"])):
-            inputs = target["inputs"]["text"] if target["inputs"] else None
-            made = target["construct"]["text"]
-            targets.append({"construct": made, "inputs": inputs, "assumed": assumed(target)})
+    others = models_of(record)
+    wanted = {
+        target["name"]
+        for target in record["targets"]
+        if capture != "fx" or any(each["fixes"] for each in target["findings"])
+    }
+    targets = [others[name] for name in others if name in wanted]
     fixed = Fixed()
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
     for _ in range(_MOST_PROCESSES):
@@ -155,8 +159,9 @@ async def run(
         given = _with_texts(request, fixed.texts)
         turn = _Turn(request.path, len(targets))
         message = given.message(
-            "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts
-        )
+            "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts,
+            others=[*others.values()],
+        )  # fmt: skip
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
         except WorkerUnavailable:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,8 +60,14 @@ def _preview(job: Job, options: Mapping[str, Any]) -> LowerResult:
 
     model = one_model.make(job, real=False)
     job.step("preview", model.target)
+
+    def say(text: str, fraction: float) -> None:
+        job.send("progress", text=text, fraction=fraction)
+
     try:
-        report = preview(*_captured(model), engine=options.get("engine") or DEFAULT, **_chosen(model, options))
+        report = preview(
+            *_captured(model), engine=options.get("engine") or DEFAULT, **_chosen(model, options), progress=say
+        )
     except CaptureError as error:
         raise _not_captured(error) from None
     except (EngineError, ValueError, TypeError) as error:
@@ -155,12 +161,15 @@ def _result(model: Model, report: LoweringReport, saved: str | None) -> LowerRes
 # On the server
 
 
-async def preview(pool: Pool, request: Request, target: str | None, options: Data, exported: bool) -> LowerResult:
-    """What lowering a model would give.
+async def preview(
+    pool: Pool, request: Request, target: str | None, options: Data, exported: bool, say: Callable[[str, float], None]
+) -> LowerResult:
+    """What lowering a model would give.  Cancelling the task ends its process.
 
     Args:
         exported: whether torch.fx is known not to trace it, so that torch.export is asked, which needs torch's
             compiler.
+        say: called with what is done and the fraction that is done by then.
 
     Raises:
         Failed: it was refused, or its process died.
@@ -170,7 +179,9 @@ async def preview(pool: Pool, request: Request, target: str | None, options: Dat
 
     def collect(event: Json) -> None:
         nonlocal failure
-        if event.get("event") == "result":
+        if event.get("event") == "progress":
+            say(event["text"], event["fraction"])
+        elif event.get("event") == "result":
             found.append(event["result"])
         elif event.get("event") in ("refused", "failed"):
             failure = event["message"]

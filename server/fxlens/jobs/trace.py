@@ -42,7 +42,8 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
-    changed, ``moved`` where that cannot be said of any; and ``learnt`` for a rehearsal, last."""
+    changed, ``unknown`` where that cannot be said of any, ``lines`` where some have moved; and ``learnt`` for a
+    rehearsal, last."""
     from fxlens.worker import (
         candidates,
         construct,
@@ -130,10 +131,13 @@ def _before(job: Job, tree: ast.Module, namespace: ModuleType) -> unchanged.Noth
 
     if job.message.get("rehearse"):
         return unchanged.Rehearsal(job.path, job.text, tree, namespace)
-    earlier = unchanged.earlier(job.message.get("learnt"), job.text, tree)
+    earlier = unchanged.earlier(job.path, job.message.get("learnt"), job.text, tree)
     if earlier is None:
-        job.send("moved")
-    return earlier or unchanged.Nothing()
+        job.send("unknown")
+        return unchanged.Nothing()
+    if earlier.stretches:
+        job.send("lines", stretches=earlier.stretches)
+    return earlier
 
 
 def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:

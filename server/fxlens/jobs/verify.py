@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -60,9 +59,13 @@ def work(job: Job) -> None:
     checked, and why.  What was not reached at all has no event."""
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.errors import brief
+    from fxlib.diagnosis.engine.search import unhindered
+    from fxlib.diagnosis.fixes.verify import Target as Made
 
-    until = time.monotonic() + 2 * job.deadline
+    # Not by the clock: the next job begins each model anew, and on a busy machine would come no further.
+    until = unhindered() + 2 * job.deadline
     models: list[Model] = job.message["models"]
+    others = [Made(**each) for each in job.message["others"]]
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
         checkers: dict[str, Checker] = {}
@@ -80,9 +83,10 @@ def work(job: Job) -> None:
                     leaf_modules=job.leaf_modules,
                     tracer=job.tracer,
                     names=scope.names(),
+                    others=others,
                 )
             checker = checkers[capture]
-            if time.monotonic() > until or checker.left < 0:
+            if unhindered() > until or checker.left < 0:
                 break
             job.announce("verify", model["name"], model["line"])
             job.send("checking", number=check["number"])
@@ -141,6 +145,7 @@ async def run(
     proven.
     """
     checks = _Checks(record, on_change or (lambda number, fixes: None), captures, without)
+    others = [*models_of(record).values()]
     why = ""
     for _ in range(rounds):
         models = checks.models()
@@ -149,7 +154,7 @@ async def run(
         left = checks.amount()
         try:
             outcome = await pool.run(
-                request.message("verify", models=models, every=every),
+                request.message("verify", models=models, every=every, others=others),
                 request.limits,
                 checks.take,
                 background=True,
@@ -171,6 +176,19 @@ async def run(
     reasons = list(dict.fromkeys([*checks.lost.values(), *([why] if checks.left else [])]))
     note = f"{request.path}: not all fixes were checked: {'; '.join(reasons)}" if reasons else None
     return checks.record, note
+
+
+def models_of(record: Record) -> dict[str, dict[str, Any]]:
+    """How each model of a file is made and called, by name."""
+    return {
+        target["name"]: {
+            "construct": target["construct"]["text"],
+            "inputs": target["inputs"]["text"] if target["inputs"] else None,
+            "assumed": assumed(target),
+        }
+        for target in record["targets"]
+        if target["construct"]
+    }
 
 
 def left(record: Record, captures: bool = False) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fxlens import rules
 from fxlens.checking.files import CannotCheck
 from fxlens.host.outcome import Failed
 from fxlens.sources.notebook import is_notebook
@@ -160,6 +161,8 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     were proven by tracing again and comparing results with eager. With a line: its fixes as edits, `proven` or not;
     a notebook has only these. Use it before writing a fix by hand."""
     file, text, code = given["file"], given["text"], given["code"]
+    if code and rules.unknown([code]):
+        raise Misasked(f"no rule has the code {code}, nor begins with it")
     if given["line"] is None and given["cell"] is None:
         if is_notebook(file):
             raise Misasked(f"{file} is a notebook, of which no diff is made: ask for a `line` of a `cell`")

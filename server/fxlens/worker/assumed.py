@@ -71,6 +71,20 @@ def _assumer(namespace: ModuleType) -> Assumer:
     return _assumers[namespace]
 
 
+_NUMBERS = frozenset({"abs", "bool", "float", "int", "max", "min", "round"})
+
+
+def _is_computed(node: ast.expr) -> bool:
+    """Whether a function is called with what is open, ``torch.unique(__hole__("labels")).size(0)``: no number in its
+    place gives what that is."""
+    for each in ast.walk(node):
+        name = ast.unparse(each.func).rpartition(".")[2] if isinstance(each, ast.Call) else HOLE
+        makes = name == HOLE or name in _NUMBERS or name[:1].isupper()
+        if not makes and HOLE in ast.unparse(each):
+            return True
+    return False
+
+
 class _Filling(ast.NodeTransformer):
     """Puts usual numbers where an argument does not say one: ``{"hm": __hole__("num_classes"), "wh": 2}``."""
 
@@ -83,15 +97,18 @@ class _Filling(ast.NodeTransformer):
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         """A name of a configuration that stays open is left out, since the code may read it, or not."""
+        known = [pair for pair in zip(node.keys, node.values, strict=True) if not _is_computed(pair[1])]
+        node = ast.Dict([key for key, _ in known], [value for _, value in known])
         self.generic_visit(node)
         pairs = [pair for pair in zip(node.keys, node.values, strict=True) if HOLE not in ast.unparse(pair[1])]
         return ast.Dict([key for key, _ in pairs], [value for _, value in pairs])
 
 
 def _filled(node: ast.expr) -> ast.expr:
-    """As it is where nothing is known but a name, of which a search makes more."""
+    """As it is where nothing is known but a name, of which a search makes more, or what is made of one."""
     whole = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == HOLE
-    return node if whole else _Filling().visit(node)
+    of_table = any(isinstance(each, ast.Dict) for each in ast.walk(node))
+    return node if whole or (not of_table and _is_computed(node)) else _Filling().visit(node)
 
 
 def _arguments(kind: type, text: str) -> dict[str, str]:

@@ -250,7 +250,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
 
     if not real:
         try:
-            with torch.device("meta"):
+            with torch.device("meta"), sandbox.scripting_anew():
                 module = eval(code, scope(namespace))
             # A layer that learns its sizes from a first call needs a call that works, which one on meta may not.
             if isinstance(module, kind) and not (isinstance(module, torch.nn.Module) and waits(module)):

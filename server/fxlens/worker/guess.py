@@ -7,7 +7,6 @@ Runs in the user's interpreter: torch and fxlib.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import re
@@ -57,9 +56,9 @@ def guess(module: Any, graph: Any, constant: Mapping[str, Any] = MappingProxyTyp
     choices = _choices(module, names, graph)
     if choices is None:
         return None
-    partly, began = None, time.perf_counter()
+    partly, began = None, time.process_time()
     for index, combination in enumerate(_combinations(choices)):
-        if index >= 12 and time.perf_counter() - began > SECONDS:
+        if index >= 12 and time.process_time() - began > SECONDS:
             break
         text = ", ".join(combination)
         verdict = _fits(module, text, [each.name for each in names], constant)
@@ -240,10 +239,12 @@ def shadow(module: Any) -> Any:
     import torch
     from torch.nn.parameter import is_lazy
 
+    from fxlib.ir.modules import copy_with
+
     memo: dict[int, Any] = {}
     for tensor in itertools.chain(module.parameters(), module.buffers()):
         if is_lazy(tensor):
             continue  # a copy of it has no data either
         hollow = torch.empty_like(tensor, device="meta")
         memo[id(tensor)] = torch.nn.Parameter(hollow, False) if isinstance(tensor, torch.nn.Parameter) else hollow
-    return copy.deepcopy(module, memo)
+    return copy_with(memo, module)

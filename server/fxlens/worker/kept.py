@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import inspect
 import itertools
 import linecache
 import os
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 
 from fxlens.ipc.processes import children_of
 from fxlens.ipc.protocol import Json
+from fxlens.sources import parsing
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -31,6 +33,8 @@ from .job import Job
 
 _HARMLESS = ("staticmethod", "classmethod", "property", "abstractmethod", "override", "no_grad", "inference_mode")
 """Decorators that leave the code of a function as it is; others may have read it, as ``torch.jit.script`` does."""
+_LINES = frozenset(("f_lineno", "co_firstlineno", "tb_lineno", "lineno", "extract_stack", "format_exc", "format_stack"))
+"""How code comes to know its lines."""
 _MOST_PRINTED = 1 << 16
 _SHAPE = (
     "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_name", "co_freevars", "co_cellvars",
@@ -54,7 +58,8 @@ class NotKept(Exception):
 
 @dataclass
 class Kept:
-    """``ran`` are the codes of the file that were executed, ``live`` the functions by their code; both by identity."""
+    """``ran`` are the codes of the file that were executed, ``read`` those whose lines are known to what is kept,
+    ``live`` the functions by their code; all by identity."""
 
     job: Job
     namespace: ModuleType
@@ -64,6 +69,7 @@ class Kept:
     files: dict[str, object]
     printed: bytes
     ran: dict[int, CodeType] = field(default_factory=dict)
+    read: dict[int, CodeType] = field(default_factory=dict)
     live: dict[int, list[FunctionType]] = field(default_factory=dict)
     made: dict[Key, construct.Made] = field(default_factory=dict)
 
@@ -82,8 +88,9 @@ def prepare(message: Json) -> None:
     targets = candidates.find(job, tree).targets
     known = frozenset(sys.modules)
     ran: dict[int, CodeType] = {}
+    read: dict[int, CodeType] = {}
     made: dict[Key, construct.Made] = {}
-    with noting(job.path, ran):
+    with noting(job.path, ran, read):
         replaced = user_file.Replaced()
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced or replaced.raised is not None:
@@ -108,9 +115,14 @@ def prepare(message: Json) -> None:
     files.pop(job.path, None)
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
+    printed = _printed()
+    ran.update(read)
+    named = os.path.basename(job.path).encode()
+    if named in printed or any(not _LINES.isdisjoint(code.co_names) for code in ran.values()):
+        read = ran
     live = _live(job.path)
     Instrumentation(itertools.chain.from_iterable(live.values()), LOOKERS)  # parsed and rewritten once for all forks
-    _kept = Kept(job, namespace, loader, loader.code, known, files, _printed(), ran, live, made)
+    _kept = Kept(job, namespace, loader, loader.code, known, files, printed, ran, read, live, made)
     gc.collect()
     gc.freeze()
 
@@ -143,9 +155,14 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     if any(state_of(path) != state for path, state in _kept.files.items()):
         return None
     tree = user_file.executed(job.path, tree)
-    code = compile(tree, job.path, "exec", dont_inherit=True)
+    try:
+        code = compile(tree, job.path, "exec", dont_inherit=True)
+    except parsing.ERRORS:  # such as a global that is assigned to before it is declared
+        return None
     exchanged: dict[int, CodeType] = {}
     if not _match(_kept, _kept.code, code, exchanged):
+        return None
+    if any(id(old) in exchanged and _moved(old, exchanged[id(old)]) for old in _kept.read.values()):
         return None
     for old, functions in _kept.live.items():
         for function in functions if old in exchanged else ():
@@ -210,6 +227,14 @@ def _match(kept: Kept, old: CodeType, new: CodeType, exchanged: dict[int, CodeTy
     return old.co_varnames[:count] == new.co_varnames[:count]
 
 
+def _moved(old: CodeType, new: CodeType) -> bool:
+    """Whether code that is the same is on other lines."""
+    if (old.co_firstlineno, [*old.co_lines()]) != (new.co_firstlineno, [*new.co_lines()]):
+        return True
+    pairs = zip(old.co_consts, new.co_consts, strict=True)
+    return any(isinstance(a, CodeType) and _moved(a, b) for a, b in pairs)
+
+
 def _same(old: CodeType, new: CodeType) -> bool:
     """Without what is within inner codes."""
     names = (*_SHAPE, *_CONTENT)
@@ -259,13 +284,24 @@ def _live(path: str) -> dict[int, list[FunctionType]]:
 
 
 @contextmanager
-def noting(path: str, ran: Codes) -> Iterator[None]:
-    """Notes which codes of the file are executed, in every thread.  Raises NotKept where user code prevents that."""
+def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
+    """Notes which codes of the file are executed, in every thread, and of which functions the source is ``read``.
+    Raises NotKept where user code prevents that."""
+    finds = inspect.findsource.__code__
 
     def note(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename == path:
+        if event != "call":
+            return
+        if code.co_filename == path:
             ran[id(code)] = code
+        elif code is finds and read is not None:
+            found = frame.f_locals["object"]
+            for each in (found, *(vars(found).values() if isinstance(found, type) else ())):
+                each = getattr(each, "__func__", each)
+                each = getattr(each, "__code__", getattr(each, "f_code", each))
+                if isinstance(each, CodeType) and each.co_filename == path:
+                    read[id(each)] = each
 
     threading.setprofile(note)
     sys.setprofile(note)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any
 
@@ -53,6 +54,9 @@ class Parts:
 
     def add(self, made: Made, inputs: Inputs | None = None) -> None:
         """A model, and what it is called with where that is known."""
+        self._add(made, lambda: inputs)
+
+    def _add(self, made: Made, inputs: Callable[[], Inputs | None]) -> None:
         self._wholes = [each for each in self._wholes if each.made.module is not made.module]
         apart = self._apart if type(made.module) in vars(self._namespace).values() else contextlib.nullcontext
         self._wholes.append(_Whole(made, inputs, self._namespace, apart))
@@ -75,14 +79,14 @@ class Parts:
             self._looked_at.add(source.text)
             if isinstance(module, torch.nn.Module):
                 made = Made(module, source, meta)
-                self.add(made, self._inputs(target, made))
+                own = [each for each in target.inputs if each.made == source.text]
+                self._add(made, partial(self._inputs, replace(target, inputs=own), made))
         return None
 
     def _inputs(self, target: Target, made: Made) -> Inputs | None:
         from fxlib.diagnosis.diagnose import diagnose
 
-        own = [each for each in target.inputs if each.made == made.source.text]
-        given = example_inputs.make(self._namespace, replace(target, inputs=own), made)
+        given = example_inputs.make(self._namespace, target, made)
         if given is not None and given.values is not None:
             return given
         return example_inputs.infer(self._namespace, made, given, diagnose(made.module, None).graph)
@@ -95,8 +99,13 @@ class Parts:
         """An instance of the class, one that is called with known inputs before others; in models whose construction is
         ``assumed``, or in those where it is not."""
         wholes = [each for each in self._wholes if (each.made.source.source == "assumed") == assumed]
-        found = [part for whole in wholes for part in whole.parts(kind)]
-        return min(found, key=lambda part: part.inputs is None, default=None)
+        first = None
+        # What a model of another file is called with takes long to find: only until one of them calls the class.
+        for part in (part for whole in wholes for part in whole.parts(kind)):
+            if part.inputs is not None:
+                return part
+            first = first or part
+        return first
 
 
 def make(namespace: ModuleType, target: Target) -> Made:
@@ -115,16 +124,23 @@ class _Whole:
     def __init__(
         self,
         made: Made,
-        inputs: Inputs | None,
+        inputs: Callable[[], Inputs | None],
         namespace: ModuleType,
         apart: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.made = made
         self._apart = apart
-        self._inputs = inputs
+        self._find_inputs = inputs
         self._namespace = namespace
         self._calls: dict[str, str] | None = None
         self.kinds = {type(module) for module in made.module.modules()}
+
+    @cached_property
+    def _inputs(self) -> Inputs | None:
+        """Found when somebody asks; a model that raises meanwhile says nothing of its parts."""
+        with contextlib.suppress(Exception, SystemExit, sandbox.OutOfTime):
+            return self._find_inputs()
+        return None
 
     def paths(self, kind: type) -> Iterator[tuple[str, Any]]:
         for path, module in self.made.module.named_modules() if kind in self.kinds else ():

@@ -24,6 +24,8 @@ from .assume import sandbox
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _LOOKING = ("<frozen importlib.util>", os.path.join(_IMPORTLIB, "util.py"))
 """The code of `importlib.util.find_spec`, which asks whether there is a module."""
+_FINDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "user_file.py")
+"""The code that finds what is open in the editor, and passes on what is not there."""
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _KERNELS = ("triton", "tilelang", "cutlass", "cupy")
 """Packages whose decorators make something else of a function."""
@@ -132,7 +134,13 @@ def _wanted(frame: Any) -> list[str]:
 
 def replaced() -> dict[str, tuple[str, int]]:
     """What placeholders stand for by now, also those of constructors and forwards: the file and the line by name."""
-    return next((each.replaced for each in sys.meta_path if isinstance(each, PlaceholderFinder)), {})
+    finder = placeholder_finder()
+    return {} if finder is None else finder.replaced
+
+
+def placeholder_finder() -> PlaceholderFinder | None:
+    """The one that is asked where nothing else finds a module."""
+    return next((each for each in sys.meta_path if isinstance(each, PlaceholderFinder)), None)
 
 
 class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -211,16 +219,26 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def _is_guarded(self, file: str, line: int) -> bool:
         """Whether the code expects this import to fail."""
         if file not in self._guarded:
+            text = "".join(linecache.getlines(file))
             try:
-                tree = ast.parse("".join(linecache.getlines(file)))
+                tree = ast.parse(text if "try" in text else "")
             except (SyntaxError, ValueError, RecursionError):
                 tree = ast.Module([], [])
             self._guarded[file] = [
                 (node.body[0].lineno, node.body[-1].end_lineno or 0)
-                for node in ast.walk(tree)
+                for node in _without_expressions(tree)
                 if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
             ]
         return any(first <= line <= last for first, last in self._guarded[file])
+
+
+def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
+    """The statements of a file and what they consist of, but for expressions: these are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
@@ -246,6 +264,9 @@ def _asking() -> tuple[str, int] | None:
         file = frame.f_code.co_filename
         if file in _LOOKING:
             return None
+        if file == _FINDING:
+            frame = frame.f_back
+            continue
         if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
             return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno)
         frame = frame.f_back

@@ -1,8 +1,8 @@
 """Which models of a kept file an edit cannot have changed, so that what was found of them still holds.
 
 A rehearsal traces the file once more while nothing happens and notes which functions run for each model.  After an
-edit that moves no line, a model is as it was if none of its functions has changed and the models that hold it give it
-the same inputs.
+edit, a model is as it was if none of its functions has changed and the models that hold it give it the same inputs; the
+lines that were said of it may be others.
 """
 
 from __future__ import annotations
@@ -10,49 +10,19 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, ModuleType
 from typing import Any
 
 from fxlens.ipc.protocol import Json
 from fxlens.sources import targets
 
-from . import isolation, kept, user_file
+from . import isolation, kept, moves, user_file
 from .scope import class_named
 
-_OF_FIXES = re.compile(r"\b_\w+")
-Unit = tuple[int, int, bool]
-"""First and last line of what changes as a whole, with the comments above it, and whether it is a function."""
-
-
-def units(tree: ast.Module) -> list[Unit]:
-    """The functions, methods and other statements of a file."""
-    found: list[Unit] = []
-    end = 0
-    for node in _statements(tree.body):
-        if isinstance(node, ast.ClassDef):  # its head; its body follows
-            last = _first_line(node.body[0]) - 1
-        else:
-            last = node.end_lineno or node.lineno
-        if last > end:
-            found.append((end + 1, last, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
-            end = last
-        elif found and not isinstance(node, ast.ClassDef):  # two on one line
-            found[-1] = (*found[-1][:2], False)
-    return found
-
-
-def _first_line(node: ast.stmt) -> int:
-    return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, ast.ClassDef):
-            yield from _statements(node.body)
+_WORDS = re.compile(r"[^\W\d]\w*")
 
 
 class Nothing:
@@ -92,7 +62,7 @@ class Rehearsal(Nothing):
     def __init__(self, path: str, text: str, tree: ast.Module, namespace: ModuleType) -> None:
         isolation.step_back()
         self._path, self._text = path, text
-        self._units = units(tree)
+        self._units, self._inside = moves.units(tree), moves.inside(tree)
         self._own = {each for each in vars(namespace).values() if isinstance(each, type)}
         self._classes = {}
         for name, node in targets.classes(tree):
@@ -110,7 +80,7 @@ class Rehearsal(Nothing):
             lines.add(code.co_firstlineno)
 
     def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
-        for name, asked in _asked(models, own_device).items():
+        for name, asked in _asked(self._path, models, own_device).items():
             self._noted[name] = _Noted(asked, {name})
         return set()
 
@@ -152,7 +122,8 @@ class Rehearsal(Nothing):
             for name, each in self._noted.items()
         }  # fmt: skip
         return {
-            "text": self._text, "units": self._units, "files": files, "targets": noted, "printed": kept.printed(),
+            "text": self._text, "units": self._units, "inside": sorted(self._inside), "files": files, "targets": noted,
+            "printed": kept.printed(),
         }  # fmt: skip
 
     def _units_of(self, lines: Iterable[int]) -> list[int]:
@@ -173,15 +144,21 @@ class _Noted:
 
 
 class Earlier(Nothing):
-    """What a rehearsal has noted, seen after an edit that has changed these units."""
+    """What a rehearsal has noted, seen after an edit."""
 
-    def __init__(self, learnt: Json, changed: set[int]) -> None:
+    def __init__(self, path: str, learnt: Json, now: moves.Moves, words: set[str]) -> None:
+        self._path = path
         self._targets: dict[str, Json] = learnt["targets"]
-        self._changed = changed
+        self._said: dict[str, Json] = learnt["said"]
+        self._ends = [last for _, last, _ in learnt["units"]]
+        self._now = now
+        self._words = words
+        self.stretches = now.stretches()
         self._again: set[str] = set()
 
     def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
-        asked = _asked(models, own_device)
+        before = {new: old for old, new in self._now.lines.items()}
+        asked = _asked(self._path, models, own_device, before)
         known = {name: each for name, each in self._targets.items() if name in asked}
         again = {name for name, said in asked.items() if self._touched(name, said)}
         looked_at: set[str] = set()
@@ -202,66 +179,82 @@ class Earlier(Nothing):
         }  # fmt: skip
 
     def _touched(self, name: str, asked: str) -> bool:
-        before = self._targets.get(name)
-        return before is None or before["asked"] != asked or not self._changed.isdisjoint(before["ran"])
+        before, said = self._targets.get(name), self._said.get(name)
+        if before is None or said is None or before["asked"] != asked:
+            return True
+        return not self._now.changed.isdisjoint(before["ran"]) or not self._tellable(said)
+
+    def _tellable(self, said: Json) -> bool:
+        """Whether what was said of a model can be told with other lines."""
+        fixed = {bisect_left(self._ends, line) for line in said["edits"]}
+        return (
+            self._now.lines.keys() >= set(said["lines"])
+            and self._now.respaced.isdisjoint(fixed)
+            and self._words.isdisjoint(said["words"])
+            and not (said["spells"] and self.stretches)
+        )
 
     def _parts(self, name: str, all_names: set[str]) -> set[str]:
         """The models that this one may hold."""
         before = self._targets.get(name)
-        if before is None or not self._changed.isdisjoint(before["built"]):
+        if before is None or not self._now.changed.isdisjoint(before["built"]):
             return all_names
         return set(before["holds"])
 
     def once(self, name: str) -> Json | None:
-        return None if name in self._again else self._targets[name]["called"]
+        called = None if name in self._again else self._targets[name]["called"]
+        return called and {
+            **called,
+            **{part: self._on_line(called[part]) for part in ("construct", "inputs") if called[part]},
+        }
+
+    def _on_line(self, origin: Json) -> Json:
+        """What a record says of an origin, with the line that it is on now."""
+        return {**origin, "line": self._now.lines.get(origin["line"])} if origin["file"] is None else origin
 
 
-def _asked(models: Iterable[targets.Target], own_device: bool) -> dict[str, str]:
-    """What the file and others say of its models, as text."""
-    return {each.name: f"{each!r} {own_device}" for each in models}
+def _asked(
+    path: str, models: Iterable[targets.Target], own_device: bool, before: Mapping[int, int] | None = None
+) -> dict[str, str]:
+    """What the file and others say of its models, as text, with the lines of ``before``."""
+
+    def line(number: int | None) -> Any:
+        return number if before is None or number is None else before.get(number)
+
+    def placed(sources: list[targets.Source]) -> list[targets.Source]:
+        return [
+            replace(each, line=None if each.file else line(each.line)) if each.file in (None, path) else each
+            for each in sources
+        ]
+
+    return {
+        each.name: repr((
+            replace(
+                each, line=line(each.line), end_line=line(each.end_line), first_line=line(each.first_line),
+                last_line=line(each.last_line), construct=placed(each.construct), inputs=placed(each.inputs),
+                partial=placed(each.partial),
+            ),
+            own_device,
+        ))
+        for each in models
+    }  # fmt: skip
 
 
-def earlier(learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
+def earlier(path: str, learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
     """What still holds of a rehearsal; None where too much has changed to say so."""
-    if learnt is None:
+    if learnt is None or any(kept.state_of(path) != _state(each) for path, each in learnt["files"].items()):
         return None
-    before = [tuple(each) for each in learnt["units"]]
-    if before != units(tree) or any(kept.state_of(path) != _state(each) for path, each in learnt["files"].items()):
+    before = learnt["text"]
+    now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, tree)
+    if now is None or _quotes(before) != _quotes(text):
         return None
-    old, new = learnt["text"].splitlines(), text.splitlines()
-    changed: set[int] = set()
-    for index, (first, last, function) in enumerate(before):
-        if old[first - 1 : last] != new[first - 1 : last]:
-            if function:
-                changed.add(index)
-            elif not _only_comments(old[first - 1 : last], new[first - 1 : last]):
-                return None
-    end = before[-1][1] if before else 0
-    if not _only_comments(old[end:], new[end:]) or _names(text) - _names(learnt["text"]):
-        return None  # fixes are written after the last line, with names that are not there
-    return Earlier(learnt, changed)
+    return Earlier(path, learnt, now, {*_WORDS.findall(before)} ^ {*_WORDS.findall(text)})
+
+
+def _quotes(text: str) -> bool:
+    """Which of both a text prefers, as fixes do."""
+    return text.count("'") > text.count('"')
 
 
 def _state(sent: Any) -> object:
     return tuple(sent) if isinstance(sent, list) else sent
-
-
-def _only_comments(old: list[str], new: list[str]) -> bool:
-    """Whether what differs are comments that nobody reads but people."""
-    return len(old) == len(new) and all(
-        one == other or (_is_comment(one) and _is_comment(other) and _indent(one) == _indent(other))
-        for one, other in zip(old, new, strict=True)
-    )
-
-
-def _names(text: str) -> set[str]:
-    """The names that look like those of fixes."""
-    return set(_OF_FIXES.findall(text))
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("#") and "fxlens" not in line
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

@@ -21,7 +21,7 @@ from fxlens.sources.paths import import_name, key
 
 from . import definitions, imports, main_block, obstacles, script_arguments
 from .obstacles import Replaced, is_inside
-from .placeholders import PlaceholderFinder, PlaceholderModule
+from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
 
 if TYPE_CHECKING:
     from .job import Job
@@ -100,6 +100,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
             return self._of_user(fullname, spec.origin)
+        if spec is not None and self._is_empty(spec) and (missing := placeholder_finder()) is not None:
+            return missing.find_spec(fullname, path)
         name = fullname.rpartition(".")[2]
         places = [
             os.path.abspath(os.path.join(folder, tail))
@@ -119,12 +121,19 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             self.missing.setdefault(fullname, set()).update(near)
         return None
 
+    def _is_empty(self, spec: Any) -> bool:
+        """Whether a package is an empty folder of the workspace: that of a git submodule that was not fetched."""
+        folders = list(spec.submodule_search_locations or ())
+        inside = all(any(is_inside(folder, root) for root in self.roots) for folder in folders)
+        return bool(folders) and inside and not any(map(os.listdir, folders))
+
     def _of_user(self, name: str, path: str) -> Any:
         """What stands for a file that is open or executed already, None for others."""
-        if key(path) in self.executed:
-            return importlib.machinery.ModuleSpec(name, SameModule(self.executed[key(path)]))
-        overlay = self.overlays.get(key(path))
-        if key(path) in self.shortened:
+        place = key(path)
+        if place in self.executed:
+            return importlib.machinery.ModuleSpec(name, SameModule(self.executed[place]))
+        overlay = self.overlays.get(place)
+        if place in self.shortened:
             return self._spec(name, path, overlay[1] if overlay else "".join(linecache.getlines(path)))
         return self._spec(name, path, overlay[1]) if overlay else None
 

@@ -13,6 +13,7 @@ from fxlens.answers import Engine, LowerResult
 from fxlens.config.project import is_configuration
 from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
+from fxlens.host.model_job import OnProgress
 from fxlens.host.pool import Pool
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
@@ -267,12 +268,13 @@ class Session:
         asked."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
 
-    async def preview(self, document: Document, target: str | None, options: Data) -> LowerResult:
-        """What lowering a model of the document would give.  Raises Failed where that cannot be told."""
+    async def preview(self, document: Document, target: str | None, options: Data, say: OnProgress) -> LowerResult:
+        """What lowering a model of the document would give; ``say`` hears how far that is.  Raises Failed where that
+        cannot be told."""
         targets = document.record["targets"] if document.record is not None else []
         exported = any(each["name"] == target and each["status"] != "traced" for each in targets)
         pool, request = self._environment.pool(document.folder), self._files.request(document)
-        return await lower.preview(pool, request, target, options, exported)
+        return await lower.preview(pool, request, target, options, exported, say)
 
     def whole(self, document: Document) -> tuple[Launch, Request]:
         """For a job on one model of the document that gets all threads and devices, and a longer time."""

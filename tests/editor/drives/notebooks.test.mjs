@@ -31,7 +31,7 @@ const TO_SAVE = [
   ['markdown', '# To save'], ['code', 'from torch import nn, randn'], ['code', MADE('One', 'x = x + int(x.size(0))')],
   ['code', MADE('Two', 'x = x + 1 if x.sum() > 0 else x')], ['code', MADE('Three', 'x = x + int(x.size(0))')],
 ];
-const ON_SAVE = kind => JSON.stringify({ 'notebook.codeActionsOnSave': { [kind]: 'explicit' } });
+const ON_SAVE = kind => ({ 'notebook.codeActionsOnSave': { [kind]: 'explicit' } });
 const notebook = cells => JSON.stringify({
   nbformat: 4, nbformat_minor: 5, metadata: { language_info: { name: 'python' } },
   cells: cells.map(([kind, text], number) => ({
@@ -172,8 +172,7 @@ test('a notebook', { timeout: 900_000 }, async t => {
 });
 
 test('saving a notebook', { timeout: 900_000 }, async t => {
-  const settings = '.vscode/settings.json';
-  await drive('saving', { 'save.ipynb': notebook(TO_SAVE), [settings]: ON_SAVE('source.fixAll') }, async (bench, ws) => {
+  await drive('saving', { 'save.ipynb': notebook(TO_SAVE) }, async (bench, ws) => {
     const saved = () => JSON.parse(fs.readFileSync(ws.file('save.ipynb'), 'utf8')).cells.map(each => [].concat(each.source).join(''));
     const edited = bench.page.locator('.monaco-editor[data-uri^="vscode-notebook-cell:"]').filter({ hasText: 'import' }).first();
     /** Until it is as it should be: VS Code gives up its question where an extension registers itself meanwhile. */
@@ -193,12 +192,12 @@ test('saving a notebook', { timeout: 900_000 }, async t => {
     });
 
     await step(t, 'or the whole notebook, where a fix needs an import of another cell', async () => {
-      fs.writeFileSync(ws.file(settings), ON_SAVE('notebook.source.fixAll.fxlens'));
+      ws.write({ '.vscode/settings.json': JSON.stringify(ON_SAVE('notebook.source.fixAll.fxlens')) });
       const whole = /import torch\nfrom torch import nn, randn[^]*x = torch\.where\(x\.sum\(\) > 0, x \+ 1, x\)/;
       await editAndSave('the notebook fixed', () => assert.match(saved().join('\n'), whole));
       await until('no problem', async () => (await bench.problems()).length === 0);
       await bench.screenshot('whole');
       assert.deepEqual(await bench.errors(), []);
     });
-  }, { vscode: {} }); // the settings of the folder are its own
+  }, { settings: ON_SAVE('source.fixAll') });
 });

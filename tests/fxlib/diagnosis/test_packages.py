@@ -68,6 +68,17 @@ class Halves(nn.Module):
         return -x
 
 
+class Twice(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        if x.max() > 1:
+            x = x + 1
+        for row in x:
+            x = x + row
+        return x
+
+
 class Tools:
     def sign(self, x):
         if x.sum() > 0:
@@ -216,3 +227,11 @@ def test_paths_of_packages():
     assert package_of("/usr/lib/python3/dist-packages/six.py") == "six"
     assert is_installed("C:\\venv\\Lib\\site-packages\\einops\\_backends.py")
     assert not is_installed("/home/me/site-packages-of-mine/net.py")
+
+
+def test_a_module_of_a_package_that_fails_often_is_one_finding_at_each_call(written):
+    path = written("return self.layer(x) + self.layer(x * 2)", "from halving import Twice", "nn.Sequential(Twice())")
+    found = checker(path).before.report.findings
+    assert [each.code for each in found] == ["FX101"]
+    lines = {step.line for each in found for step in each.call_path if step.file == str(path)}
+    assert len(lines) == 1

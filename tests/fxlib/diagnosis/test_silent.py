@@ -92,3 +92,50 @@ def test_an_update_of_a_submodules_buffer_is_found_where_it_is_written():
     found = {(each.code, each.span and lines[each.span.line - first].strip()) for each in report.findings}
     assert found == {("FX210", "self.bn1.running_mean.add_(1)"), ("FX210", "self.meter.seen.mul_(0.9)")}
     assert model.bn1.running_mean.sum() == 0 and model.meter.seen.sum() == 3, "put back after the trace"
+
+
+BY_OTHER_WAYS = [
+    "self.meter.seen.data.mul_(0.5)",  # neither this nor the next two change the version of the buffer
+    "self.meter.seen.data = torch.zeros(3)",
+    "self.meter.seen.numpy()[0] = 9",
+    "torch.add(self.meter.seen, 1, out=self.meter.seen)",
+    "torch._foreach_add_([self.meter.seen], 1.0)",
+    "torch.nn.init.zeros_(self.meter.seen)",
+    "self.meter.seen.view(1, 3).add_(1)",
+    "seen = self.meter.seen; seen.add_(1)",
+    "self.norm.running_mean = self.norm.running_mean + 1",
+    "self.norm.running_mean.data.add_(1)",
+]
+
+
+@pytest.mark.parametrize("line", BY_OTHER_WAYS)
+def test_an_update_of_a_submodules_buffer_in_another_way(line, tmp_path):
+    """Found on its line, and put back; a buffer with NaN in it that nobody writes to is none."""
+    source = f"""
+        import torch
+        from torch import nn
+
+        class Meter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", torch.ones(3))
+                self.register_buffer("unknown", torch.tensor([float("nan"), 1]))
+
+            def forward(self, x):
+                return x * self.seen
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.meter, self.norm = Meter(), nn.BatchNorm1d(3)
+
+            def forward(self, x):
+                {line}
+                return self.norm(self.meter(x))
+    """
+    module = load(inspect.cleandoc(source), tmp_path)
+    model = module.Net().eval()
+    report = fxlib.diagnose(model, (torch.randn(2, 3),))
+    lines = inspect.getsource(module).split("\n")
+    assert [(each.code, lines[each.span.line - 1].strip()) for each in report.findings] == [("FX210", line)]
+    assert model.meter.seen.sum() == 3 and model.norm.running_mean.sum() == 0

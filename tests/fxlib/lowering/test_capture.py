@@ -13,11 +13,12 @@ from tests.fxlib.zoo.calls import timm_calls, transformers_calls
 CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
 
 
-@pytest.mark.parametrize("name", ["transformers:distilbert", "transformers:segformer", "transformers:mobilenet_v2"])
+@pytest.mark.parametrize("name", ["distilbert", "segformer", "mobilenet_v2", "convbert"])
 def test_models_of_transformers_are_lowered_whole(name, tmp_path):
     """Dicts in, a result of the library's own class out; also after it was saved."""
-    model = CALLS[name].build().eval()
-    inputs = CALLS[name].inputs(model)
+    call = CALLS[f"transformers:{name}"]
+    model = call.build().eval()
+    inputs = call.inputs(model)
     lowered = fxlib.lower(model, inputs)
     assert lowered.report.captured_by == "torch.export" and lowered.report.not_traced
     assert not lowered.report.reasons and lowered.report.max_rel_error < 1e-4

@@ -228,3 +228,27 @@ def test_progress_is_reported() -> None:
     fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),), progress=lambda stage, done: seen.append((stage, done)))
     assert seen[0][0] == "trace" and seen[-1] == ("done", 1.0)
     assert [d for _, d in seen] == sorted(d for _, d in seen)
+
+
+class Framed(nn.Module):
+    """A frame around what is transposed before and back after, as images with their channels last are."""
+
+    def __init__(self, amounts: tuple[int, ...], order: tuple[int, ...]) -> None:
+        super().__init__()
+        self.amounts, self.order = amounts, order
+        self.back = tuple(map(order.index, range(len(order))))
+
+    def forward(self, x):
+        y = nn.functional.pad(torch.relu(x.permute(self.order)), self.amounts)
+        return torch.relu(y.permute(self.back)) + 1
+
+
+@pytest.mark.parametrize(
+    ("amounts", "order"), [((0, 0, 1, 2, 3, 4), (0, 2, 3, 1)), ((4, 4), (0, 2, 1)), ((1, 2, 3, 4, 5, 6), (2, 0, 1))]
+)
+def test_a_pad_between_transposes(amounts, order) -> None:
+    x = torch.randn((3, 4, 5, 6)[: len(order)])
+    model = Framed(amounts, order).eval()
+    lowered = fxlib.lower(model, (x,), min_nodes=1)
+    assert lowered.report.complete
+    torch.testing.assert_close(lowered(x), model(x))

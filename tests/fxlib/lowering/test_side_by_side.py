@@ -161,6 +161,17 @@ def test_the_first_quantized_node_that_diverges_is_named(monkeypatch):
         assert at[found[name].diverges] == "after", "both have the quantized model"
 
 
+def test_the_quantized_stage_is_in_the_form_that_the_engine_takes():
+    torch.manual_seed(0)
+    given = Rectified().eval(), (torch.randn(1, 3, 8, 8),)
+    targets = {}
+    for engine in ("onnxruntime", "tensorrt_rtx"):
+        found = by_name(stages(*given, compare=True, quantize=True, engine=engine))
+        assert all(stage.problem is None and stage.diverges is None for stage in found.values())
+        targets[engine] = {step.target for step in found["quantized"].steps if step.target.startswith("quantize")}
+    assert targets == {"onnxruntime": {"quantize"}, "tensorrt_rtx": {"quantize_symmetric"}}
+
+
 def test_an_engine_that_is_not_here_is_refused():
     with pytest.raises(EngineError, match="there is no engine 'none'"):
         stages(nn.ReLU().eval(), (torch.ones(2),), engine="none")

@@ -220,6 +220,36 @@ def test_linear_of_unknown_rank_is_left_alone():
     assert "propagate shapes first" in report.refused[0].reason
 
 
+class Unbatched(nn.Module):
+    """As many positions as channels: without a batch, folding would be wrong and fit."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.conv, self.norm, self.functional = nn.Conv1d(3, 7, 3), nn.BatchNorm1d(7), norm == "functional"
+
+    def forward(self, x):
+        x = self.conv(x)
+        if self.functional:
+            return F.batch_norm(x, self.norm.running_mean, self.norm.running_var)
+        return self.norm(x)
+
+
+@pytest.mark.parametrize("norm", ["module", "functional"])
+def test_a_convolution_of_unknown_rank_is_left_alone(norm):
+    model = settled(Unbatched(norm))
+    unknown = fuse_conv_bn(fxlib.symbolic_trace(model))
+    assert "propagate shapes first" in unknown.meta["fuse_conv_bn"].refused[0].reason
+    alone, batch = torch.randn(3, 9).double(), torch.randn(2, 3, 9).double()
+    torch.testing.assert_close(unknown(alone), model(alone))
+    assert not fused(model, alone)[1].fused and len(fused(model, batch)[1].fused) == 1
+
+
+def test_an_assertion_on_the_rank_stands_for_shapes():
+    """timm's norms are functional, and assert four dimensions."""
+    model = settled(timm.create_model("lcnet_050"))
+    assert len(find_conv_bn(fxlib.symbolic_trace(model)).fused) == 27
+
+
 class Functional(nn.Module):
     def __init__(self, order="functional"):
         super().__init__()

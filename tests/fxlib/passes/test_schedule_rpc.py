@@ -1,6 +1,7 @@
 """Scheduling of remote calls: order of events, effects respected, and real RPC."""
 
 import math
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -136,6 +137,67 @@ def test_rpc_sync_is_recorded_and_its_function_is_an_attribute():
     assert scheduled.meta["schedule_rpc"] == 3
     names = [node.target for node in scheduled.graph.nodes if node.op in ("call_function", "call_method")]
     assert names[:3] == [rpc.rpc_async, rpc.rpc_async, rpc.remote]
+
+
+def test_a_diagnosis_names_the_tracer():
+    (finding,) = fxlib.diagnose(Asks(), (torch.randn(3),)).findings
+    assert finding.code == "FX199" and "schedule_rpc.RpcTracer records remote calls" in finding.message
+
+
+class Embedding(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding.from_pretrained(torch.eye(4))
+
+    def look(self, index):
+        return self.table(index)
+
+
+def on(method, held, *args):
+    """Calls a method of what this process holds."""
+    return method(held.local_value(), *args)
+
+
+class Remote(torch.nn.Module):
+    """A table that another process holds, a call on constants only, and calls in a loop, in a submodule."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = rpc.remote("server", Embedding)
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x, index):
+        x = x + rpc_sync("server", torch.neg, args=(torch.ones(4),))
+        for _ in range(2):
+            found = rpc.rpc_sync(self.held.owner(), on, args=(Embedding.look, self.held, index))
+            x = self.inner(x).relu() + found
+        return x
+
+
+def _process(rank, meeting):
+    how = rpc.TensorPipeRpcBackendOptions(init_method=meeting, rpc_timeout=120)
+    rpc.init_rpc(["client", "server"][rank], rank=rank, world_size=2, rpc_backend_options=how)
+    try:
+        if rank == 0:
+            model, given = Remote().eval(), (torch.randn(3, 4), torch.tensor([1, 0, 3]))
+            scheduled = schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
+            assert scheduled.meta["schedule_rpc"] == 2
+            for again in (given, (given[0] + 1, given[1].flip(0))):
+                torch.testing.assert_close(scheduled(*again), model(*again))
+    finally:
+        rpc.shutdown()
+
+
+def test_what_another_process_holds_is_asked_by_two_real_processes(tmp_path, monkeypatch):
+    for name in ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
+        monkeypatch.setenv(name, "lo")
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=_process, args=(rank, f"file://{tmp_path}/meeting")) for rank in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join(300)
+    assert [each.exitcode for each in both] == [0, 0]
 
 
 def test_real_rpc_answers_more_queries():

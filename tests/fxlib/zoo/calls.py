@@ -62,6 +62,7 @@ _MORE: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "clip_text": ("CLIPText", SMALL),
     "deberta_v2": ("DebertaV2", {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+    "convbert": ("ConvBert", {**SMALL, "embedding_size": 32}),
     "beit": ("Beit", _VISION),
     "convnextv2": ("ConvNextV2", {"hidden_sizes": [8, 8, 8, 8], "depths": [1, 1, 1, 1]}),
     "mamba": ("Mamba", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "state_size": 4}),
@@ -89,7 +90,7 @@ def _awake(build: Callable[[], torch.nn.Module]) -> torch.nn.Module:
 
 
 def transformers_calls() -> Iterator[Call]:
-    """Forty architectures, two narrow layers each."""
+    """41 architectures, two narrow layers each."""
     for name, (prefix, settings) in {**TRANSFORMERS, **_MORE}.items():
         yield Call("transformers", name, functools.partial(_build, prefix, settings), _inputs)
 

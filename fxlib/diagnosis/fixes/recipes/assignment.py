@@ -304,6 +304,12 @@ def local_value(site: Site) -> Draft | None:
     ]
     here = [each for each in ast.walk(function) if each in of_class]
     read = [each for each in of_class if isinstance(each.ctx, ast.Load)]
+    if any(
+        (isinstance(each, ast.Attribute) and each.attr == target.attr and each not in of_class)
+        or (isinstance(each, ast.Constant) and each.value == target.attr)
+        for each in ast.walk(site.source.tree)
+    ):
+        return None  # somebody else in the file reads it
     name = target.attr.lstrip("_")
     taken = {each.id for each in ast.walk(function) if isinstance(each, ast.Name)}
     taken |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}

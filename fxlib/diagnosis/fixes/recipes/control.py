@@ -198,7 +198,7 @@ def torch_assert(site: Site) -> Draft | None:
 def _several_asserts(site: Site, statement: ast.Assert, function: str, edits: list[Edit]) -> Draft | None:
     """`assert a and b` as one call per condition."""
     test = statement.test
-    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)) or not site.source.starts_line(statement):
         return None
     if any(
         isinstance(n, ast.BoolOp) or (isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.Not))

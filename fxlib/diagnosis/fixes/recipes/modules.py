@@ -80,7 +80,7 @@ def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | N
             items = [value.value] if isinstance(value, ast.DictComp) else value.values
             if any(holds(site, item) for item in items):
                 wanted = dict_class
-        if wanted is None:
+        if wanted is None or _asks_for_list(site, target.attr):
             continue
         expression, more = site.need(wanted)
         text = site.text(value)
@@ -94,6 +94,20 @@ def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | N
     title = f"Register {' and '.join(names)} with {list_class.replace('torch.nn', 'nn')}"
     return Draft(
         title, edits, "its parameters then belong to the module: state_dict, optimizers and .to() include them"
+    )
+
+
+_OF_LISTS = {"remove", "index", "count", "copy", "sort", "reverse", "clear", "setdefault", "popitem", "get", "fromkeys"}
+
+
+def _asks_for_list(site: Site, attribute: str) -> bool:
+    """Whether the file calls a method of the attribute that only lists and dicts have."""
+    return any(
+        isinstance(each, ast.Attribute)
+        and each.attr in _OF_LISTS
+        and isinstance(each.value, ast.Attribute)
+        and each.value.attr == attribute
+        for each in ast.walk(site.source.tree)
     )
 
 
@@ -124,6 +138,8 @@ def _append_to_init(site: Site, owner: ast.ClassDef, line: str) -> Edit | None:
     start = _initialiser(owner)
     source = site.source
     if start is not None:
+        if any(isinstance(each, ast.Return) for each in ast.walk(start)):
+            return None  # the end is not always reached
         last = start.body[-1]
         if last.lineno == start.lineno or not source.starts_line(last):
             return None
@@ -177,10 +193,10 @@ def dropout_module(site: Site) -> Draft | None:
         if training is None or site.text(training) != f"{me}.training":
             return None
         settings = [site.text(given["p"])] if "p" in given else []
-        if any(
-            isinstance(n, ast.Name) and n.id != me and isinstance(n.ctx, ast.Load)
-            for n in ast.walk(given.get("p") or ast.Constant(0))
-        ):
+        named = list(ast.walk(given.get("p") or ast.Constant(0)))
+        if any(isinstance(n, ast.Name) and n.id != me and isinstance(n.ctx, ast.Load) for n in named):
+            return None
+        if _written_later(site, owner, {n.attr for n in named if isinstance(n, ast.Attribute)}):
             return None
         if "inplace" in given:
             settings.append(f"inplace={site.text(given['inplace'])}")
@@ -193,6 +209,18 @@ def dropout_module(site: Site) -> Draft | None:
         use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
         return Draft(f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()", [*edits, insertion, use])
     return None
+
+
+def _written_later(site: Site, owner: ast.ClassDef, attributes: set[str]) -> bool:
+    """Whether the file gives one of the attributes another value outside of the constructor: the layer would keep the
+    first one."""
+    start = _initialiser(owner)
+    made = set() if start is None else set(ast.walk(start))
+    return any(
+        isinstance(each, ast.Attribute) and each.attr in attributes and isinstance(each.ctx, ast.Store)
+        for each in ast.walk(site.source.tree)
+        if each not in made
+    )
 
 
 @recipe("instance-forward", kind="module")

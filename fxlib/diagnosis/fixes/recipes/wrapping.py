@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+from functools import lru_cache
 from typing import Any
 
 from torch.nn.utils import rnn
@@ -125,7 +126,7 @@ def _helpers(site: Site) -> list[tuple[str, Source]]:
         # No call path: the helper and its caller are taken to be in the same file.
         called = any(
             isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == outermost.name
-            for n in ast.walk(site.source.tree)
+            for n in site.source.nodes
         )
         if called:
             found.append((outermost.name, site.source))
@@ -171,14 +172,23 @@ def _is_local(site: Site, name: str) -> bool:
 
 
 def _wrapped_already(source: Source, name: str) -> bool:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "wrap" and node.args:
+    return name in _wrapped(source)
+
+
+@lru_cache(maxsize=8)
+def _wrapped(source: Source) -> frozenset[Any]:
+    """What calls of ``wrap`` name, as text or as the function itself: read once for all findings in a file."""
+    names = set()
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        if getattr(node.func, "attr", getattr(node.func, "id", None)) == "wrap":
             argument = node.args[0]
-            if (isinstance(argument, ast.Constant) and argument.value == name) or (
-                isinstance(argument, ast.Name) and argument.id == name
-            ):
-                return True
-    return False
+            if isinstance(argument, ast.Constant):
+                names.add(argument.value)
+            elif isinstance(argument, ast.Name):
+                names.add(argument.id)
+    return frozenset(names)
 
 
 @recipe("lift-block", kind="lift")

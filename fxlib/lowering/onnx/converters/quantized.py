@@ -89,3 +89,15 @@ def dequantize(ctx, q, scale, zero_point):
 def dequantize_weight(ctx, q, scales):
     """One scale for each output channel; one zero for all levels of an int8 weight."""
     return ctx.op("DequantizeLinear", q, ctx.cast(scales, torch.float32), axis=0, dtype=torch.float32)
+
+
+@named("fxlib.passes.quantize.functions.conv2d_of_levels")
+def conv2d_of_levels(ctx, x, levels, scales, bias, stride, padding, dilation, groups):
+    """Q and DQ of the levels with the scale 1 tell an engine that they are integers; it folds them into its weight."""
+    weight = dequantize(ctx, quantize_symmetric(ctx, levels, 1.0), 1.0, 0)
+    result = ctx.op(
+        "Conv", x, weight, strides=list(stride), pads=[*padding, *padding], dilations=list(dilation), group=groups,
+        kernel_shape=[int(k) for k in ctx.sizes(levels)[2:]],
+    )  # fmt: skip
+    result = ctx.op("Mul", result, scales)
+    return result if bias is None else ctx.op("Add", result, bias)

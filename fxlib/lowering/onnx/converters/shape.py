@@ -186,15 +186,15 @@ def pad(ctx, input, pad, mode="constant", value=None):
         mode, value = "constant", mode
     pad = [int(p) if isinstance(p, int) else p for p in pad]
     rank = ctx.rank(input)
-    # torch lists (begin, end) from the last dimension backwards; ONNX lists all begins, then all ends, over `axes`.
-    axes = [rank - 1 - i for i in range(len(pad) // 2)]
     kind = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
-    kept = [i for i in range(len(axes)) if not (pad[2 * i] == 0 and pad[2 * i + 1] == 0)]
-    if not kept:
+    # torch lists (begin, end) from the last dimension backwards; ONNX all begins, then all ends. The dimensions are not
+    # named by Pad's `axes`: ONNX Runtime 1.31 moves a Transpose across the Pad as if the amounts were for all of them.
+    begins, ends = ([*reversed(pad[i::2])] for i in (0, 1))
+    if not any(each != 0 for each in pad):
         return input
-    amounts = [pad[2 * i] for i in kept] + [pad[2 * i + 1] for i in kept]
+    others = [0] * (rank - len(begins))
     fill = ctx.constant(value or 0, ctx.dtype(input)) if kind == "constant" else None
-    return ctx.op("Pad", input, ctx.shape(amounts), fill, ctx.constant([axes[i] for i in kept]), mode=kind)
+    return ctx.op("Pad", input, ctx.shape([*others, *begins, *others, *ends]), fill, mode=kind)
 
 
 @aten("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")

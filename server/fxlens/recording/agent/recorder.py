@@ -95,9 +95,9 @@ class Recorder:
 
         def confirm(module: Any) -> None:
             waiting = getattr(pending, "waiting", None)
-            if waiting is not None and waiting[0] is module:
+            if waiting is not None and waiting[0]() is module:
                 pending.waiting = None
-                self._constructed(*waiting)
+                self._constructed(module, *waiting[1:])
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if compiling():
@@ -156,7 +156,8 @@ class Recorder:
         """Describe the arguments now; whether it is a construction is seen when ``Module.__init__`` runs."""
         described = Description(self.made)
         text = described.call(known.name.rpartition(".")[2], args, kwargs)
-        self._pending.waiting = (module, known, text, described)
+        # A copy, or what is unpickled, is never confirmed, and must not live longer for that.
+        self._pending.waiting = (weakref.ref(module), known, text, described)
 
     def _constructed(self, module: Any, known: Watched, text: str, described: Description) -> None:
         self.made[module] = text

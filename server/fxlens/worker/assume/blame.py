@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -269,6 +270,7 @@ def origins(function: FunctionNode, chain: Chain) -> list[tuple[Chain, bool]]:
     return list(found.items())
 
 
+@functools.lru_cache(maxsize=64)
 def _definitions(function: FunctionNode) -> dict[Chain, list[tuple[ast.expr, str]]]:
     found: dict[Chain, list[tuple[ast.expr, str]]] = {}
 

@@ -156,7 +156,7 @@ class Inputs:
                 torch.device("meta") if meta else contextlib.nullcontext(),
                 torch.no_grad(),
             ):
-                torch.manual_seed(0)
+                torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for each kind of device
                 value = eval(code, scope)
         except BaseException as error:  # sys.exit says that these arguments do not fit
             return Outcome(error=error, progress=self._progress(error, finished))

@@ -166,7 +166,8 @@ class Modules:
                 if annotated.kind(slot.annotation) == "module" and not issubclass(kind, self._bound(slot.annotation)):
                     continue
                 if all(_takes(kind, *detail) for detail in slot.view.details("call") if isinstance(detail, tuple)):
-                    found += [self.call_of(each, "name", slot) for each in self._concrete(kind)]
+                    whole = [each for each in self._concrete(kind) if not _wraps(each, slot.name)]
+                    found += [self.call_of(each, "name", slot) for each in whole]
             found = found[:3]
         note = annotated.members(slot.annotation)[0]
         for kind in [*self.tested(slot), *self.like(slot)]:
@@ -218,7 +219,9 @@ class Modules:
         found = [
             each
             for each in self._of.reader.module_classes()
-            if each is not self._of.target and wanted <= self._of.reader.attributes(each)
+            if each is not self._of.target
+            and wanted <= self._of.reader.attributes(each)
+            and not _wraps(each, slot.name)
         ]
         asked = set(words(slot.name))
         imported = {getattr(each, "__module__", None) for each in self._of.names.values()}
@@ -252,6 +255,13 @@ def _takes(kind: type, count: int, names: tuple[str, ...]) -> bool:
         names = tuple(name for name in names if name in known)
     required = [each for each in plain[count:] if each.default is each.empty and each.name not in names]
     return count <= len(plain) and set(names) <= known and not required
+
+
+def _wraps(kind: type, name: str) -> bool:
+    """Whether the class itself needs an argument of such a name, ``actor_network`` for ``network``: it stands around
+    a module like that."""
+    required = [each for each, (_, default) in annotated.fields(kind).items() if default is NOTHING]
+    return any(words(each)[-1:] == words(name)[-1:] for each in required)
 
 
 def _accepts(kind: type, count: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import os
 import random
@@ -29,6 +30,7 @@ _OF_FILES = {
     "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
 }  # fmt: skip
 """Of these events, how many of the first arguments are files that they change: of temporary ones they may."""
+_WATCHED = {"open", *_FORBIDDEN, *_OF_FILES}
 _OWN = (__file__, contextlib.__file__)
 _active = 0
 _hooked = False
@@ -55,7 +57,7 @@ def trial(seconds: float) -> Iterator[None]:
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     quiet = contextlib.redirect_stdout(io.StringIO())
     try:
-        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds):
+        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds), scripting_anew():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -66,6 +68,23 @@ def trial(seconds: float) -> Iterator[None]:
         if torch.get_default_dtype() is not dtype:
             torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+
+
+@contextlib.contextmanager
+def scripting_anew() -> Iterator[None]:
+    """After an exception, what was scripted meanwhile is scripted again as if for the first time: where a module could
+    not be, torch keeps its type with half of its methods, and refuses every other module of that type."""
+    from torch.jit import _recursive
+
+    store = getattr(_recursive, "concrete_type_store", None)
+    kept = {} if store is None else {name: copy.copy(value) for name, value in vars(store).items()}
+    types = {kind: list(known) for kind, known in kept.get("type_store", {}).items()}
+    try:
+        yield
+    except BaseException:
+        if "type_store" in kept:
+            vars(store).update({**kept, "type_store": types})
+        raise
 
 
 def is_about_inputs(error: BaseException | None) -> bool:
@@ -208,8 +227,8 @@ def _guarded() -> Iterator[None]:
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    if not _active:
-        return
+    if not _active or event not in _WATCHED:
+        return  # quickly: each call of id() is an event
     if event == "open":
         if _writes(args) and not _harmless(args[0]):
             raise Refused(f"writing {args[0]!r} is not allowed while a construction is searched")

@@ -36,7 +36,7 @@ class Option:
         if self.text:
             return self.text
         inner = ",".join(option.signature for slot in self.items for option in slot.options()[:1])
-        return f"{self.kind}:{self.head}({inner})"
+        return f"{self.kind}:{self.head}({inner}){' '.join(sorted(self.parts))}"
 
 
 @dataclass(eq=False)

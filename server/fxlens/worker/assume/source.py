@@ -31,7 +31,7 @@ class Sources:
     """Syntax trees by file, parsed once."""
 
     def __init__(self) -> None:
-        self._trees: dict[str, dict[tuple[int, str], FunctionNode]] = {}
+        self._functions: dict[tuple[str, int, str], FunctionNode | None] = {}
         self._whole: dict[str, ast.Module | None] = {}
         self._own: dict[str, bool] = {}
 
@@ -62,11 +62,11 @@ class Sources:
 
     def of_code(self, code: CodeType) -> FunctionNode | None:
         """The definition that this code was compiled from."""
-        file = code.co_filename
-        if file not in self._trees:
-            tree = self.tree(file)
-            self._trees[file] = dict(_definitions(tree)) if tree else {}
-        return self._trees[file].get((code.co_firstlineno, code.co_name))
+        key = (code.co_filename, code.co_firstlineno, code.co_name)
+        if key not in self._functions:
+            tree = self.tree(code.co_filename)
+            self._functions[key] = _definition(tree, *key[1:]) if tree else None
+        return self._functions[key]
 
     def of_function(self, function: Any) -> FunctionNode | None:
         function = plain(function)
@@ -123,13 +123,26 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statements(handler.body)
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[tuple[int, str], FunctionNode]]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            yield (first, node.name), node
-        elif isinstance(node, ast.Lambda):
-            yield (node.lineno, "<lambda>"), node
+def _definition(tree: ast.Module, line: int, name: str) -> FunctionNode | None:
+    """The function of this name whose code begins on this line; the innermost and last of several."""
+    found: FunctionNode | None = None
+    level: list[ast.AST] = [tree]
+    while level:
+        level = [child for node in level for child in ast.iter_child_nodes(node) if _stands_on(child, line)]
+        for node in level:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                own = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+                found = node if own == name and _first_line(node) == line else found
+    return found
+
+
+def _stands_on(node: ast.AST, line: int) -> bool:
+    """Whether a node may have a part on this line; what has no lines itself may."""
+    return not hasattr(node, "lineno") or _first_line(node) <= line <= (getattr(node, "end_lineno", None) or line)
+
+
+def _first_line(node: Any) -> int:
+    return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
 
 
 def _inside(function: FunctionNode) -> Iterator[ast.AST]:

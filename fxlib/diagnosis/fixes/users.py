@@ -1,0 +1,48 @@
+"""Which models of a file use what an edit of it changes: found by name, without running anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from fxlib.diagnosis.fixes.edits import Edit
+
+__all__ = ["uses"]
+
+
+def uses(construct: str, path: str, read: Callable[[str], str | None], edits: Iterable[Edit]) -> bool:
+    """Whether the expression ``construct`` leads, through the names of the file at ``path``, to a class or a function
+    that one of the ``edits`` is in. An edit of another file may concern every model."""
+    edits = list(edits)
+    if any(each.file != path for each in edits):
+        return True
+    try:
+        definitions = {each.name: each for each in ast.parse(read(path) or "").body if hasattr(each, "name")}
+    except (SyntaxError, ValueError):
+        return False
+    edited = {
+        name
+        for name, each in definitions.items()
+        if any(each.lineno <= edit.line <= (each.end_lineno or 0) for edit in edits)  # type: ignore[attr-defined]
+    }
+    todo, seen = _names(ast.parse(construct)), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in definitions:
+            continue
+        seen.add(name)
+        todo |= _names(definitions[name])
+    return bool(seen & edited)
+
+
+def _names(node: ast.AST) -> set[str]:
+    """What it names: as a name, an attribute, or in a text that is one."""
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            found.add(each.id)
+        elif isinstance(each, ast.Attribute):
+            found.add(each.attr)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            found.add(each.value)
+    return found

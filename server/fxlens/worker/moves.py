@@ -1,0 +1,135 @@
+"""Where the lines of a file are after an edit, and which of its functions do something else now.
+
+A file is seen as units: its functions, methods, the heads of its classes and its other statements, each with the
+comments and blank lines above it.  What follows the last one is a unit, too, of comments and blank lines only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fxlens.sources import positions
+
+Unit = tuple[int, int, bool]
+"""First and last line, and whether it is a function."""
+
+
+@dataclass
+class Moves:
+    """``lines`` are the lines of the new text by those of the old.  ``changed`` are the functions that do something
+    else now, ``respaced`` these and the units with other comments or blank lines, both by number."""
+
+    lines: dict[int, int] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
+    respaced: set[int] = field(default_factory=set)
+
+    def stretches(self) -> list[tuple[int, int, int]]:
+        """The ``lines`` that are at another place: the first of a stretch, where it is now, and how many."""
+        found: list[tuple[int, int, int]] = []
+        for old, new in sorted(self.lines.items()):
+            first, to, count = found[-1] if found else (0, 0, 0)
+            if (old, new) == (first + count, to + count) and found:
+                found[-1] = (first, to, count + 1)
+            elif old != new:
+                found.append((old, new, 1))
+        return found
+
+
+def units(tree: ast.Module) -> list[Unit]:
+    """The units of a file but for what follows the last one."""
+    return [unit for unit, _ in _parts(tree)]
+
+
+def inside(*trees: ast.AST) -> set[int]:
+    """The lines that begin within an expression, where a blank one or a ``#`` may be part of a string."""
+    found: set[int] = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.expr) and (node.end_lineno or 0) > node.lineno:
+            found.update(range(node.lineno + 1, (node.end_lineno or 0) + 1))
+    return found
+
+
+def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, tree: ast.Module) -> Moves | None:
+    """What an edit has done; None where more than functions has changed.  ``before`` and ``within`` are the `units` of
+    the old text and the lines `inside` of its expressions."""
+    after = _parts(tree)
+    if [unit[2] for unit in before] != [unit[2] for unit, _ in after]:
+        return None
+    olds, news = positions.lines_of(old), positions.lines_of(new)
+    ends = before[-1][1] if before else 0, after[-1][0][1] if after else 0
+    rest = (ends[0] + 1, len(olds), False), (ends[1] + 1, len(news), False)
+    found = Moves()
+    for number, (unit, (now, nodes)) in enumerate(zip([*before, rest[0]], [*after, (rest[1], [])], strict=True)):
+        rows, to, function = range(unit[0], unit[1] + 1), range(now[0], now[1] + 1), unit[2]
+        if olds[unit[0] - 1 : unit[1]] == news[now[0] - 1 : now[1]]:
+            found.lines.update(zip(rows, to, strict=True))
+            continue
+        one, other = _outline(olds, rows, within), _outline(news, to, inside(*nodes))
+        code, code_now = ([line for line in each if isinstance(each[line], str)] for each in (one, other))
+        if [one[line] for line in code] == [other[line] for line in code_now]:
+            alike = [*one.values()] == [*other.values()]
+            found.lines.update(zip(*((rows, to) if alike else (code, code_now)), strict=True))
+            if not alike or function:  # what a function says in comments may be in a fix
+                found.respaced.add(number)
+        elif function:
+            found.changed.add(number)
+            found.respaced.add(number)
+            found.lines.update(_of_changed(olds, rows, news, to))
+        else:
+            return None
+    return found
+
+
+def _outline(lines: Sequence[str], rows: range, within: Collection[int]) -> dict[int, str | int | None]:
+    """Of each line its code; of a comment that nobody reads but people its indentation, of a blank one None."""
+    found: dict[int, str | int | None] = {}
+    for number in rows:
+        line = lines[number - 1]
+        text = line.strip()
+        if number in within or (text and (not text.startswith("#") or "fxlens" in text)):
+            found[number] = line
+        else:
+            found[number] = len(line) - len(line.lstrip()) if text else None
+    return found
+
+
+def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) -> dict[int, int]:
+    """Which line is which in a function that has changed: those around the edit, and the edited ones where they are as
+    many as before."""
+    if len(rows) == len(to):
+        return dict(zip(rows, to, strict=True))
+    moved = positions.moved_lines([old[line - 1] for line in rows], [new[line - 1] for line in to])
+    return {rows[one - 1]: to[other - 1] for one, other in moved.items()}
+
+
+def _parts(tree: ast.Module) -> list[tuple[Unit, list[ast.AST]]]:
+    """The units with what stands in them: a statement, or what the head of a class holds."""
+    found: list[tuple[Unit, list[ast.AST]]] = []
+    end = 0
+    for node in _statements(tree.body):
+        inner: list[ast.AST] = [node]
+        if isinstance(node, ast.ClassDef):  # its head; its body follows
+            inner = [*node.decorator_list, *node.bases, *node.keywords]
+            last = _first_line(node.body[0]) - 1
+        else:
+            last = node.end_lineno or node.lineno
+        if last > end:
+            found.append(((end + 1, last, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), inner))
+            end = last
+        elif found and not isinstance(node, ast.ClassDef):  # two on one line
+            unit, others = found[-1]
+            found[-1] = (*unit[:2], False), [*others, *inner]
+    return found
+
+
+def _first_line(node: ast.stmt) -> int:
+    return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.ClassDef):
+            yield from _statements(node.body)

@@ -1,0 +1,198 @@
+"""Models that torch.fx traces without a word, and whose graphs compute something else: each has its finding."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+
+import pytest
+import torch
+
+import fxlib
+
+HEAD = """
+import array, collections, contextlib, functools, queue, random, types
+import numpy as np
+import torch
+from torch import nn
+
+
+class Round(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Meter:
+    def __init__(self):
+        self.count = 0
+        self.inner = {"counts": [0]}
+
+    def tick(self):
+        self.count += 1
+        return self.count
+
+    def deep(self):
+        self.inner["counts"][0] += 1
+        return self.inner["counts"][0]
+
+
+class Slots:
+    __slots__ = ("count",)
+
+    def __init__(self):
+        self.count = 0
+
+
+class Frozen:
+    def __enter__(self):
+        self.before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *error):
+        torch._C._set_grad_enabled(self.before)
+
+
+@contextlib.contextmanager
+def frozen():
+    with torch.no_grad():
+        yield
+
+
+@contextlib.contextmanager
+def mixed():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        yield
+
+
+def scale(x, memo):
+    memo[0] += 1
+    return x * memo[0]
+
+
+@torch.no_grad()
+def clip(module):
+    for parameter in module.parameters():
+        parameter.clamp_(-0.01, 0.01)
+
+
+straight = Round.apply
+METER = Meter()
+
+
+"""
+
+# What the constructor does, the lines of forward, and the codes of the findings.
+MODELS = {
+    "a context of the user's": ("", "with frozen():\n    y = self.layer(x)\nreturn y", {"FX212"}),
+    "a class as a context": ("", "with Frozen():\n    return self.layer(x)", {"FX212"}),
+    "a stack of contexts": (
+        "",
+        "with contextlib.ExitStack() as s:\n    s.enter_context(torch.no_grad())\n    y = self.layer(x)\nreturn y",
+        {"FX212"},
+    ),
+    "a grad mode that is set": (
+        "",
+        "y = x * 2\ntorch.set_grad_enabled(False)\nz = y * 3\ntorch.set_grad_enabled(True)\nreturn self.layer(z)",
+        {"FX212"},
+    ),
+    "a context that is entered by hand": (
+        "",
+        "mode = torch.no_grad()\nmode.__enter__()\ny = self.layer(x)\nmode.__exit__(None, None, None)\nreturn y",
+        {"FX212"},
+    ),
+    "a context as a decorator": ("", "return torch.no_grad()(self.layer)(x)", {"FX212"}),
+    "autocast of the user's": ("", "with mixed():\n    return self.layer(x)", {"FX213"}),
+    "a function under another name": ("", "return straight(x)", {"FX221"}),
+    "a function as an attribute": ("self.round = Round.apply", "return self.round(x)", {"FX221"}),
+    "a function that map calls": ("", "return sum(map(Round.apply, (x, x)))", {"FX221"}),
+    "weights in a sum": ("", "return self.layer(x) + sum(p.square().sum() for p in self.parameters())", {"FX235"}),
+    "weights in a closure": (
+        "weight = self.layer.weight\nself.f = lambda x: x @ weight.exp()",
+        "return self.f(x)",
+        {"FX235"},
+    ),
+    "weights that are clipped": ("", "clip(self)\nreturn self.layer(x)", {"FX210"}),
+    "weights that are clipped as data": (
+        "",
+        "for p in self.parameters():\n    p.data.clamp_(-0.01, 0.01)\nreturn self.layer(x)",
+        {"FX210"},
+    ),
+    "a buffer's data": (
+        'self.register_buffer("count", torch.zeros(1))',
+        "self.count.data.add_(1)\nreturn x * self.count",
+        {"FX210"},
+    ),
+    "a buffer as an array": (
+        'self.register_buffer("count", torch.zeros(1))',
+        "self.count.numpy()[0] += 1\nreturn x * self.count",
+        {"FX210"},
+    ),
+    "a plain tensor": ("self.count = torch.zeros(1)", "self.count += 1\nreturn x * self.count", {"FX210"}),
+    "a list of tensors": (
+        "self.counts = [torch.zeros(1)]",
+        "self.counts[0] += 1\nreturn x * self.counts[0]",
+        {"FX210"},
+    ),
+    "a namespace": ("self.n = types.SimpleNamespace(count=0)", "self.n.count += 1\nreturn x * self.n.count", {"FX208"}),
+    "an object": ("self.meter = Meter()", "return x * self.meter.tick()", {"FX208"}),
+    "an object with slots": ("self.meter = Slots()", "self.meter.count += 1\nreturn x * self.meter.count", {"FX208"}),
+    "a global object, deep inside": ("", "return x * METER.deep()", {"FX208"}),
+    "a deque": (
+        "self.turns = collections.deque([1.0, 2.0])",
+        "self.turns.rotate(1)\nreturn x * self.turns[0]",
+        {"FX208"},
+    ),
+    "a dictionary in another": (
+        'self.state = {"a": {"n": 0}}',
+        'self.state["a"]["n"] += 1\nreturn x * self.state["a"]["n"]',
+        {"FX208"},
+    ),
+    "a NumPy array": ("self.counts = np.zeros(1)", "self.counts[0] += 1\nreturn x * float(self.counts[0])", {"FX208"}),
+    "an array": ('self.counts = array.array("d", [0.0])', "self.counts[0] += 1\nreturn x * self.counts[0]", {"FX208"}),
+    "a generator": ("self.items = (float(i) for i in range(99))", "return x * self.items.send(None)", {"FX208"}),
+    "a queue": (
+        "self.queue = queue.Queue()\nself.queue.put(1)",
+        "n = self.queue.get()\nself.queue.put(n + 1)\nreturn x * n",
+        {"FX208"},
+    ),
+    "an argument of a partial": ("self.f = functools.partial(scale, memo=[0])", "return self.f(x)", {"FX208"}),
+    "a generator of random numbers": (
+        "self.random = random.Random(1)",
+        "draw = self.random.triangular\nreturn x * draw()",
+        {"FX208"},
+    ),
+    "training by its name": ("", 'return x * 2 if getattr(self, "training") else x', {"FX207"}),
+    "training among the attributes": ("", 'return x * 2 if self.__dict__["training"] else x', {"FX207"}),
+}
+
+
+def _indented(lines: str) -> str:
+    return "".join(f"        {line}\n" for line in lines.splitlines())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_other_graph_without_a_word(name: str, report):
+    init, forward, codes = MODELS[name]
+    text = f"{HEAD}class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text += f"        self.layer = nn.Linear(4, 4)\n{_indented(init)}\n    def forward(self, x):\n{_indented(forward)}"
+    file = f"/nowhere/{name.replace(' ', '_')}.py"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    module = types.ModuleType(f"attacked_{len(sys.modules)}")
+    module.__file__ = file
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(text, file, "exec"), vars(module))
+        model = module.Net()
+        before = {key: value.clone() for key, value in model.state_dict().items()}
+        found = fxlib.diagnose(model, torch.randn(3, 4)).findings
+        assert {each.code for each in found} == codes, found
+        assert all(torch.equal(before[key], value) for key, value in model.state_dict().items()), "left as it was"
+    finally:
+        del sys.modules[module.__name__]
+    report(outcome=", ".join(sorted(codes)))
