@@ -32,6 +32,11 @@ class Good(nn.Module):
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def starts_are_warm() -> None:
+    """They are real here: processes are found by what they were started with, or as descendants of the server."""
+
+
 def faulty(statement: str) -> str:
     return HEAD.replace("MISBEHAVE", statement)
 

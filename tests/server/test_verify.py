@@ -182,7 +182,7 @@ def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: py
     model = {"name": "Net", "line": 1, "construct": "Net()", "inputs": None, "assumed": False, "size": 1}
     job = SimpleNamespace(
         deadline=0.0, path=PATH, read=None, leaf_modules=(), tracer=None, announce=lambda *step: None,
-        message={"models": [{**model, "checks": checks}], "every": False},
+        message={"models": [{**model, "checks": checks}], "others": [], "every": False},
         send=lambda event, **fields: sent.append(event),
     )  # fmt: skip
     monkeypatch.setattr(verifying, "checker_of", lambda capture: lambda *arguments, **options: Checker())
