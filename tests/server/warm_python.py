@@ -162,6 +162,7 @@ def take(environment: dict[str, str], folder: str, streams: list[int]) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
     for number, each in enumerate(streams):
         os.dup2(each, number)
         os.close(each)
