@@ -274,6 +274,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("warm")
 def test_configuration_of_wrong_types(tmp_path: Path, report):
     with started(tmp_path) as server:
         uri = (tmp_path / "warm.py").as_uri()

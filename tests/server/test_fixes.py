@@ -12,8 +12,8 @@ from fxlib.diagnosis.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# One for each kind of edit: an expression, statements, a new function, an import and a statement after it, __init__, two
-# methods, a comment, a helper. tests/fxlib/fixes/test_rules.py proves the fixes of all rules.
+# One for each kind of edit: an expression, statements, a new function, an import and a statement after it, __init__,
+# two methods, a comment, a helper. tests/fxlib/fixes/test_rules.py proves the fixes of all rules.
 CODES = ["FX101", "FX102", "FX106", "FX120", "FX170", "FX201", "FX207", "FX224"]
 
 

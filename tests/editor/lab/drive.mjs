@@ -13,6 +13,7 @@ const SETTINGS = '.vscode/settings.json';
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
 const ALWAYS = {
   'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never',
+  'editor.cursorBlinking': 'solid', // each blink would be a picture to draw while a drive waits
   'fxlens.captures': ['fx'], // the drive of captures asks for the others
   // What one drive did must not show in the next.
   'workbench.commandPalette.history': 0, 'workbench.editor.restoreViewState': false,
@@ -37,7 +38,7 @@ async function within({ server, window }, name, act) {
     await act(bench);
   } catch (error) {
     console.error(server.serverLog().slice(said));
-    await bench.screenshot('failure').catch(() => {});
+    await bench.screenshot('failure', true).catch(() => {});
     throw error;
   }
 }
