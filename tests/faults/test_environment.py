@@ -132,7 +132,7 @@ def test_environment_deleted_while_running(tmp_path: Path, report):
         server.request("fxlens/restart", {})
         began = time.monotonic()
         while server.edit(uri, MODEL + f"# back {time.monotonic()}\n"):
-            assert time.monotonic() - began < 60
+            assert time.monotonic() - began < 120
         report(outcome="served until it ends, then named", recovered=time.monotonic() - began)
 
 

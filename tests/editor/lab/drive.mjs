@@ -1,12 +1,12 @@
 // Drives: what a person does with a folder in VS Code, from begin to end, in steps.
 import fs from 'node:fs';
 import path from 'node:path';
-import { plain, startBrowser, until } from './browser.mjs';
+import { ofAnIdleMachine, plain, startBrowser, until } from './browser.mjs';
 import { Kept } from './kept.mjs';
 import { startVSCode, workspace } from './vscode.mjs';
 import { Workbench } from './workbench.mjs';
 
-export { plain, startBrowser, until };
+export { ofAnIdleMachine, plain, startBrowser, until };
 
 const SETTINGS = '.vscode/settings.json';
 
