@@ -171,7 +171,7 @@ class Pool:
         that began it is cancelled: the next one wants it too."""
         while self._worker is None or not self._worker.alive:
             if self._closed:
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
             if self._starting is None or self._starting.done():
@@ -214,7 +214,7 @@ class Pool:
                 self._starting_captures = starting
             await asyncio.wait({starting})
             if starting.cancelled():
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if isinstance(reason := starting.result(), str):
                 raise WorkerUnavailable(reason)
         return known

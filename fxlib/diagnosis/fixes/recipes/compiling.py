@@ -14,7 +14,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["SETTINGS"]
 
-_WAY_AROUND = "a way around: it runs in Python, between two graphs"
+_WAY_AROUND = "a workaround: it runs in Python, between two graphs"
 _CONFIG = "torch._dynamo.config"
 SETTINGS = {
     "FX602": "capture_scalar_outputs",
