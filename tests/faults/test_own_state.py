@@ -316,10 +316,13 @@ HANGING = {
 }
 
 
-@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("worker", "case"),
-    [*(("fork", case) for case in HANGING), ("spawn", "stopped at its deadline"), ("spawn", "its command killed")],
+    [
+        *(pytest.param("fork", case, marks=pytest.mark.usefixtures("warm")) for case in HANGING),
+        ("spawn", "stopped at its deadline"),
+        ("spawn", "its command killed"),
+    ],
 )
 def test_shared_memory_of_a_job_that_is_stopped(tmp_path: Path, worker: str, case: str, report):
     """It hangs while it has blocks: they are removed though their processes are killed."""
