@@ -290,7 +290,7 @@ def test_answers_about_a_notebook_are_in_its_cells(answers: dict[str, Any]):
 def test_what_cannot_be_asked_of_a_notebook_is_refused(answers: dict[str, Any]):
     assert "models" not in answers["of a notebook that is not saved"]
     assert "study.ipynb is not a notebook: " in answers["of no notebook"]
-    assert answers["fixes of a notebook"].endswith("of which no diff is made: ask for a `line` of a `cell`")
+    assert answers["fixes of a notebook"].endswith("for which there is no diff: ask for a `line` of a `cell`")
     assert answers["a line of no cell"].endswith("ask for a `line` (from 0) of a `cell` (from 1), with both")
     assert answers["a cell of prose"].endswith("no line 0 in a code cell 1; its code cells: 2, 3, 4, 5")
     assert answers["a cell of a file"].endswith("is not a notebook: it has no cells, so ask without `cell`")

@@ -165,7 +165,7 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
         raise Misasked(f"no rule code begins with {code}")
     if given["line"] is None and given["cell"] is None:
         if is_notebook(file):
-            raise Misasked(f"{file} is a notebook, of which no diff is made: ask for a `line` of a `cell`")
+            raise Misasked(f"{file} is a notebook, for which there is no diff: ask for a `line` of a `cell`")
         checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
         return version, answers.fixed(checked, given["max_bytes"] - 600)
     checked, version = await asking.check(file, text, verify=True, every=True)

@@ -23,11 +23,15 @@ def cases():
 def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
-    judgement = judge(case(), case.inputs(), captures=("export", "compile", "strict"))
+    # A third of the time, and the same answer for most models: asked where the answer differs, and of one group.
+    strict = group == "control" or (real["strict"] is None) != (real["export"] is None)
+    judgement = judge(
+        case(), case.inputs(), captures=("export", "compile", "strict") if strict else ("export", "compile")
+    )
     export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
     assert (export.outcome == "fails") == (real["export"] is not None)
     assert (compiled.outcome == "fails") == (real["compile"] is not None)
-    assert (judgement.verdicts["strict"].outcome == "fails") == (real["strict"] is not None)
+    assert not strict or (judgement.verdicts["strict"].outcome == "fails") == (real["strict"] is not None)
     assert compiled.fullgraph == (real["fullgraph"] is None)
     assert len(compiled.parts) == real["graphs"]
     assert sum(part.operators for part in compiled.parts) == real["operators"]
