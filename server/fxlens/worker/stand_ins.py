@@ -42,6 +42,14 @@ class BaseNotInstalled(AttributeError):
     """Code uses what a base that could not be imported may have."""
 
 
+def lacking(name: str) -> NotInstalled:
+    """What using this dotted name raises."""
+    package = name.partition(".")[0]
+    if getattr(sys.modules.get(package), "__file__", None):
+        return NotInstalled(f"the installed {package} has no {name}, which is used here")
+    return NotInstalled(f"{package} cannot be imported, and {name} is used here")
+
+
 def base(name: str) -> type | None:
     """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
     last = name.rpartition(".")[2]
@@ -81,7 +89,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return None
         if following.startswith("FORMAT_"):  # part of a text
             return ""
-    raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+    raise lacking(name)
 
 
 def _computes(value: Any) -> bool:
@@ -195,7 +203,7 @@ def _unusable_class() -> type:
 
         def forward(self, *_: Any, **__: Any) -> Any:
             name = self.stands_for
-            raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+            raise lacking(name)
 
     return Unusable
 
