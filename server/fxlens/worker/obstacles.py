@@ -40,10 +40,10 @@ class Replaced:
     """What was put in place of things that fail when they are imported.
 
     ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
-    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``former``: those that they had in earlier
-    versions, with the file and the line that read them first; ``statements``: those of other
-    files of the workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with
-    the file that Python takes and what was taken.
+    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``former``: those that they had
+    in earlier versions, with the file and the line that read them first; ``statements``: those of other files of the
+    workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with the file that
+    Python takes and what was taken.
     """
 
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -120,9 +120,9 @@ def _binds(file: str, name: str) -> bool:
 
 def _former(error: Exception) -> bool:
     """A module that this import has brought may be read as an earlier version of it."""
-    owner = error.obj if isinstance(error, AttributeError) else None
-    known = isinstance(owner, ModuleType) and former_names.of(f"{owner.__name__}.{error.name}") is not None
-    return known and answer_as_before()
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, ModuleType):
+        return False
+    return former_names.of(f"{error.obj.__name__}.{error.name}") is not None and answer_as_before()
 
 
 def _name(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, replaced: Replaced) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from fxlens.sources.targets import OTHER_FRAMEWORKS
+
 from . import stand_in_helpers, stand_in_layers
 from .scope import AttrDict
 from .tracebacks import instruction_after
@@ -20,10 +22,6 @@ _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
     "Metric",
 )  # fmt: skip
-_OTHERS = (
-    "flax", "haiku", "jax", "keras", "megengine", "mindspore", "mlx", "oneflow", "paddle", "tensorflow", "tinygrad",
-)  # fmt: skip
-"""Frameworks whose modules are no modules of torch."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _SIZES = {
@@ -60,7 +58,7 @@ def base(name: str) -> type | None:
 
 def is_of_another_framework(name: str) -> bool:
     """Whether what this dotted name stands for has nothing to do with torch."""
-    return name.partition(".")[0] in _OTHERS
+    return name.partition(".")[0] in OTHER_FRAMEWORKS
 
 
 def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
