@@ -33,7 +33,7 @@ def _table() -> dict[str, dict[str, Any]]:
     renamed = {"in1d": np.isin, "trapz": getattr(np, "trapezoid", None), "row_stack": np.vstack, "long": int}
     texts = {"string_classes": (str, bytes), "int_classes": int, "FileNotFoundError": FileNotFoundError, "PY3": True}
     urls = {"model_urls": _Addresses()}
-    networks = "alexnet densenet googlenet inception mobilenet resnet shufflenetv2 squeezenet vgg".split()
+    networks = ("alexnet", "densenet", "googlenet", "inception", "mobilenet", "resnet", "squeezenet", "vgg")
     return {
         "numpy": {**kinds, **numbers, **widths, **functions, **renamed},
         "collections": {name: getattr(collections.abc, name) for name in collections.abc.__all__},

@@ -186,19 +186,20 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         global _active
         _active = True
         sys.meta_path[:] = [*(each for each in sys.meta_path if not isinstance(each, PlaceholderFinder)), self]
-        self._undo = extensions.replaced_by(self._extension)
+        extensions.replaced_by(self._extension)
         answer_as_before()
         return self
 
-    def _extension(self, name: str, place: tuple[str, int]) -> ModuleType:
-        """What compiling an extension gives while files are imported: nothing is compiled for a graph."""
+    def _extension(self, name: str, place: tuple[str, int]) -> ModuleType | None:
+        """What compiling an extension gives a file of the workspace: nothing is compiled for a graph."""
+        if not any(os.path.abspath(place[0]).startswith(root) for root in self.roots):
+            return None
         self.replaced.setdefault(name, place)
         return PlaceholderModule(name)
 
     def __exit__(self, *_: object) -> None:
         global _active
         _active = False
-        self._undo()
         answer_as_before()  # also what has been imported since
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
