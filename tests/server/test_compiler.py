@@ -79,7 +79,8 @@ def faked():
         return (torch.ones(2, 3) @ torch.ones(3, 4)).shape
 
 whole = torch.arange(24.0).reshape(2, 3, 4)
-real = [torch.nn.Parameter(torch.ones(2, 3)), whole, whole[1:, ::2], whole.permute(2, 0, 1), whole[:, :1].expand(2, 5, 4)]
+views = [whole[1:, ::2], whole.permute(2, 0, 1), whole[:, :1].expand(2, 5, 4)]
+real = [torch.nn.Parameter(torch.ones(2, 3)), whole, *views]
 
 def fakes_of_real_ones(mode):
     found = []
