@@ -57,8 +57,9 @@ class Subject:
         leaves = frozenset(leaf_modules)
         is_leaf = StrictTracer(leaves, own_tracer).is_leaf_module
         inputs, misfit = placeholder_values(root, example_inputs, concrete_args)
-        functions = reach.reachable(root, is_leaf)
-        snapshot = Snapshot(root, is_leaf, functions)
+        modules = reach.reached(root, is_leaf)
+        functions = reach.reachable(root, modules)
+        snapshot = Snapshot(modules, functions)
         instrumentation = Instrumentation(functions, lookers)
         named = {name for function in functions for name in reach.names_in(function.__code__)}
         modes = not named.isdisjoint(_MODES)

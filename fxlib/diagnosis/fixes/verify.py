@@ -202,7 +202,7 @@ class Checker:
             verdict = Verdict()
 
         def helps(report: Any) -> bool:
-            verdict.traces = report.graph_module is not None
+            verdict.traces = report.traces
             self._compare_findings(verdict, fix, finding, report.findings)
             return verdict.gone
 

@@ -366,11 +366,11 @@ def _proposals(job: Job, finding: Any) -> list[record.Fix]:
 
 
 def _status(report: Any) -> Status:
-    return "traced" if report.graph_module is not None else "partial" if report.graph is not None else "failed"
+    return "traced" if report.traces else "partial" if report.graph is not None else "failed"
 
 
 def _reason(report: Any) -> str | None:
-    if report.graph_module is not None:
+    if report.traces:
         return None
     loud = [each for each in report.findings if each.loud]
     return loud[0].message if loud else "torch.fx cannot trace it"
