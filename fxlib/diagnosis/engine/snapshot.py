@@ -77,9 +77,7 @@ class Snapshot:
         self._modules: list[_Held] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
-        self._random = random.getstate()
-        self._torch_random = torch.get_rng_state()
-        self.grad = torch.is_grad_enabled()
+        self._keep_generators()
         classes: dict[type, None] = {}
         for path, module, own, leaf in modules:
             attributes = module.__dict__
@@ -105,6 +103,16 @@ class Snapshot:
                 if isinstance(value, (dict, list, set)):
                     self._containers.append((module, path, name, value, copy.copy(value)))
         self.shared = Shared(functions, classes, held)
+
+    def _keep_generators(self) -> None:
+        self._random = random.getstate()
+        self._torch_random = torch.get_rng_state()
+        self.grad = torch.is_grad_enabled()
+
+    def renewed(self) -> bool:
+        """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
+        self._keep_generators()
+        return not self.changes() and not self.shared.changes()
 
     def _keep_tensors(self, path: str, module: nn.Module, found: Iterable[tuple[str, torch.Tensor | None]]) -> None:
         for name, tensor in found:
