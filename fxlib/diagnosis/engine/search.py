@@ -7,10 +7,11 @@ function's code and the run is repeated; `cuts` puts a value in its place.
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -121,11 +122,12 @@ class Search:
                 break
             self.subject.snapshot.restore()
 
-    def once_more(self, **changes: Any) -> Run | None:
+    def once_more(self, watched: Callable[[Run], Any] | None = None, **changes: Any) -> Run | None:
         """One further run that is like the best but for a change of its course; None when it does not end. Nothing that
-        it finds is kept."""
+        it finds is kept. It runs in the context that ``watched`` makes of it."""
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
-        self._run(run, self.choices.copy())
+        with contextlib.nullcontext() if watched is None else watched(run):
+            self._run(run, self.choices.copy())
         _let_go(run.error)
         return run if run.complete else None
 
