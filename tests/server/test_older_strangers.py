@@ -263,7 +263,8 @@ class Column(nn.Module):
 {FORWARD}""",
     # failures whose reason is not where they are raised
     "reasons.py": HEAD
-    + """from timm.layers import drop_path
+    + """import numpy as np
+from timm.layers import drop_path
 
 
 class Decorated(nn.Module):
@@ -279,6 +280,12 @@ class Drops(nn.Module):
 
     def forward(self, x):
         return drop_path(x, self.rate, self.training)
+
+
+class Logs(nn.Module):
+    def forward(self, x):
+        size = x.shape[-1]
+        return x * np.log(size)
 
 
 class Moves(nn.Module):
@@ -362,3 +369,5 @@ def test_the_reason_is_told(checked: dict[str, Any]):
     (drops,) = of(checked, "reasons.py::Drops")
     assert drops[0] == "FX199" and "at `drop_path(x, self.rate, self.training)`: TypeError" in drops[2]
     assert [code for code, *_ in of(checked, "reasons.py::Moves")] == ["FX102"]
+    (logs,) = of(checked, "reasons.py::Logs")
+    assert logs[0] == "FX140" and "call it in a wrapped function" in logs[2] and "torch function of" not in logs[2]

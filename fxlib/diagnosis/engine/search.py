@@ -168,6 +168,10 @@ class Search:
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if code == "FX140":
+            read = proxies_read(place, error)
+            if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
+                detail = "It gets a number, which no function of torch takes: call it in a wrapped function"
         if self._of_what_stood_in(run, place, error):
             return self.cuts.cut(place, code, plain=True)
         plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
