@@ -49,7 +49,10 @@ def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
     """``copy.deepcopy(model, memo)``, in a fraction of the time where no class has its own way: most of what a module
     holds are plain values and a dozen of tables of hooks that are empty."""
     modules = list(model.modules())
-    if not all(_is_copied_plainly(type(each)) and id(each) not in memo for each in modules):
+    kinds: set[type] = {type(each) for each in modules}
+    if not all(map(_is_copied_plainly, kinds)) or any(
+        id(each) in memo or "__deepcopy__" in vars(each) for each in modules
+    ):
         for module in modules:
             for name in _HOOKS:
                 _copied(vars(module).get(name), memo)
@@ -64,16 +67,20 @@ def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
 _VALUES = {bool, int, float, str, type(None), torch.dtype}
 _CONTAINERS = {OrderedDict, dict, list, set}
 _MISSING = object()
+_LAYERS = "torch.nn.modules."
 _WAYS = (
     "__deepcopy__", "__getattr__", "__getnewargs__", "__getnewargs_ex__", "__getstate__", "__new__", "__reduce__",
-    "__reduce_ex__", "__setstate__", "__slots__",
+    "__reduce_ex__", "__slots__",
 )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_copied_plainly(kind: type) -> bool:
     """Whether a class leaves it to `nn.Module` and `object` how it is copied, and what is asked of it."""
-    if kind in copyreg.dispatch_table:
+    restores = kind.__setstate__  # type: ignore[attr-defined]
+    # Those of torch's layers add what older versions lack; that of recurrent ones does more.
+    own = restores.__module__.startswith(_LAYERS) and restores.__module__ != nn.RNNBase.__module__
+    if kind in copyreg.dispatch_table or not own:
         return False
     return all(getattr(kind, name, _MISSING) is getattr(nn.Module, name, _MISSING) for name in _WAYS)
 
