@@ -255,7 +255,7 @@ def test_a_job_without_a_result_fails(monkeypatch, error: OSError | None):
         monkeypatch.setattr(model_job, "SpawnWorker", Process)
         asked = ModelJob(Launch(sys.executable, whole=True), "lower", Request("/x.py", ""), None, {})
         with pytest.raises(Failed, match="without a result"):
-            await asyncio.wait_for(asked.result(lambda text, fraction: None), 10)
+            await asyncio.wait_for(asked.result(lambda text, fraction: None), 60)
         await asked.close()
 
     asyncio.run(test())

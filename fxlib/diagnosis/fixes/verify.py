@@ -208,7 +208,7 @@ class Checker:
             verdict = Verdict()
 
         def helps(report: Any) -> bool:
-            verdict.traces = report.graph_module is not None
+            verdict.traces = report.traces
             self._compare_findings(verdict, fix, wanted, report.findings)
             return verdict.gone
 
