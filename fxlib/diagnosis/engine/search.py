@@ -62,14 +62,16 @@ def unhindered() -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to search. ``exploring`` runs look for other ways than the first. ``seconds`` are of the processor,
-    ``patience`` is of the clock without the time of waiting for a processor: a busy machine does not cut a diagnosis
-    short, and a forward that sleeps does not use up the time that its process has."""
+    """How long to search. ``exploring`` runs look for other ways than the first; none where one that comes to the end
+    is ``enough``. ``seconds`` are of the processor, ``patience`` is of the clock without the time of waiting for a
+    processor: a busy machine does not cut a diagnosis short, and a forward that sleeps does not use up the time that
+    its process has."""
 
     runs: int = 48
     exploring: int = 8
     seconds: float = 3.0
     patience: float = 6.0
+    enough: bool = False
 
 
 class Search:
@@ -110,6 +112,8 @@ class Search:
             rank = (run.complete, 0 if run.complete and best[0] else len(run.nodes))
             if run.graph is not None and rank > best:
                 best, self.best = rank, run
+            if run.complete and limits.enough:
+                break
             if run.error is None or not self._get_past(run, run.error):
                 answers = self.choices.turn()
                 if answers is None or exploring >= limits.exploring:
