@@ -5,10 +5,10 @@
     python benchmarks/parity.py file FILE [--only Branch …]
 
 torch is run as its users run it, in a process that has none of this project in it but the one file that asks
-(`tests/fxlib/captures/reference.py`); another process judges the model. Compared are what torch.export, strict
-torch.export, torch.compile and torch.compile(fullgraph=True) take, the graphs and their operators, the places of the
-graph breaks, each range that Dynamo gives, and the line at which an export fails. *complaints* are errors and warnings
-about models that torch takes whole; what differs is listed below the model.
+(`tests/fxlib/captures/reference.py`); another process judges the model. Compared are what torch.export, torch.compile
+and torch.compile(fullgraph=True) take (of a file's models also strict torch.export), the graphs and their operators,
+the places of the graph breaks, each range that Dynamo gives, and the line at which an export fails. *complaints* are
+errors and warnings about models that torch takes whole; what differs is listed below the model.
 
 ``repositories``: ``fxlens check`` finds the models below each folder, and how they are made and called; the ``--most``
 with the most of their own classes in them are compared. ``file``: the classes that have `inputs`, as those of
@@ -49,11 +49,13 @@ _LARGEST = 60_000_000  # parameters
 
 @dataclass(frozen=True)
 class Case:
-    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's."""
+    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's. ``strict``:
+    strict torch.export, which takes longest, is compared, too."""
 
     name: str
     own: str
     make: Callable[[], tuple[Any, tuple[Any, ...]]]
+    strict: bool = False
 
 
 # ---- models
@@ -93,7 +95,7 @@ def of_file(path: str, only: list[str]) -> Iterator[Case]:
     path = os.path.realpath(path)
     for name, each in vars(reference.load(path)).items():
         if isinstance(each, type) and hasattr(each, "inputs") and (not only or name in only):
-            yield Case(name, path, lambda each=each: (each(), tuple(each.inputs())))
+            yield Case(name, path, lambda each=each: (each(), tuple(each.inputs())), strict=True)
 
 
 def repositories(folder: Path, only: list[str], most: int) -> Iterator[Case]:
@@ -173,7 +175,7 @@ def of_torch(case: Case) -> dict[str, Any]:
 
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         os.dup2(os.open(log.name, os.O_WRONLY | os.O_APPEND), 2)
-        found = reference.judged(case.make, case.own, log.name)
+        found = reference.judged(case.make, case.own, log.name, strict=case.strict)
     if not found["breaks"] and found["compile"] is None:
         found["compiled again"] = compiled_again(case)
     return found
@@ -198,7 +200,9 @@ def of_fxlens(case: Case) -> dict[str, Any]:
     from tests.fxlib.captures.agreement import answer
 
     model, inputs = case.make()
-    return answer(judge(model, inputs, captures=("export", "compile", "strict")))
+    return answer(
+        judge(model, inputs, captures=("export", "compile", "strict") if case.strict else ("export", "compile"))
+    )
 
 
 def of_sizes(case: Case) -> dict[str, Any]:
@@ -254,7 +258,9 @@ def line(row: dict[str, Any]) -> str:
     if "left out" in row:
         return f"{row['name']:<44} left out: {row['left out']}"
     real = row["torch"]
-    said = "  ".join(f"{name} {'✗' if real[name] else '✓'}" for name in ("export", "strict", "fullgraph"))
+    said = "  ".join(
+        f"{name} {'✗' if real[name] else '✓'}" for name in ("export", "strict", "fullgraph") if name in real
+    )
     parts = f"{len(set(real['breaks'])):>3} breaks {real['graphs']:>3} graphs {real['operators']:>5} operators"
     wrong = "".join(f"\n    {each}" for each in row["differences"])
     wrong += "".join(f"\n    {each} though torch takes it" for each in row["complaints"])
