@@ -7,13 +7,6 @@ from pathlib import Path
 import pytest
 from lsp_client import CAPABILITIES, Client, edited
 
-
-@pytest.fixture(scope="module", autouse=True)
-def starts_are_warm() -> None:
-    """They are not: before the check of fixes has begun there are fewer actions, which say *not checked*, and with a
-    warm start these tests would ask that early."""
-
-
 GATED = """import torch
 from torch import nn
 
