@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["copy_of", "copy_with", "data_kept", "is_altered"]
+from fxlib.ir.writes import Writes
+
+__all__ = ["copy_of", "copy_with", "data_kept", "is_altered", "writes_undone"]
 
 _HOOKS = tuple(name for name, table in vars(nn.Module()).items() if type(table) is OrderedDict)
 
@@ -77,3 +79,24 @@ def data_kept(root: nn.Module, parameters: bool = False) -> Iterator[None]:
                 tensor.data = data
             if before is not None and not tensor.is_meta:
                 data.copy_(before)
+
+
+@contextmanager
+def writes_undone(root: nn.Module) -> Iterator[list[str]]:
+    """Gives the names of the parameters and buffers that operators write to. On leaving, they hold what they held; only
+    what is written to is copied."""
+    tensors = {**dict(root.named_parameters()), **dict(root.named_buffers())}
+    held: dict[str, torch.Tensor] = {}
+    written: list[str] = []
+
+    def about_to(name: str) -> None:
+        if name not in held:
+            held[name] = tensors[name].detach().clone()
+            written.append(name)
+
+    try:
+        with Writes(tensors.items(), about_to):
+            yield written
+    finally:
+        for name, before in held.items():
+            tensors[name].data.copy_(before)

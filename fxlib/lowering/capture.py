@@ -23,7 +23,7 @@ from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
 from fxlib.ir.graph import Graph
-from fxlib.ir.modules import copy_of, data_kept
+from fxlib.ir.modules import copy_of, data_kept, writes_undone
 from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
@@ -52,7 +52,9 @@ class Captured:
     output: Form | None
     """The form of the result, where the graph returns its tensors only."""
     refused: str | None = None
-    """Why there is no trace, where another capture took its place."""
+    """Why it is no trace, where another capture took its place."""
+    lost: tuple[str, ...] = ()
+    """The parameters and buffers that forward wrote to while it was traced: the graph does not."""
 
 
 def check_model(model: Any, caller: str, capture: str | None = None) -> None:
@@ -85,29 +87,44 @@ def capture(
     model = adopted(model)
     if wanted == "export" and not isinstance(model, GraphModule):
         return export(model, inputs, dtype)
+    cause: Exception | None = None
     try:
-        return trace(model, inputs, dtype)
+        found = trace(model, inputs, dtype)
+        if wanted == "fx" or not found.lost:
+            return found
+        refused = f"forward writes to {_listed(found.lost)} only while it is traced; capture='fx' takes that trace"
     except Exception as error:
         if wanted == "fx" or isinstance(model, GraphModule):
             raise
-        refused = first_line(error)
-        try:
-            found = export(model, inputs, dtype)
-        except Exception as second:
-            raise CaptureError(
-                f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {first_line(second)}"
-            ) from error
-        found.refused = refused
-        return found
+        cause, refused = error, first_line(error)
+    return export_instead(model, inputs, dtype, refused, cause)
+
+
+def export_instead(
+    model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None, refused: str, cause: Exception | None = None
+) -> Captured:
+    """By torch.export, where no trace will do for the reason `refused`.
+
+    Raises:
+        CaptureError: it cannot be exported either.
+    """
+    try:
+        found = export(model, inputs, dtype)
+    except Exception as second:
+        raise CaptureError(
+            f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {first_line(second)}"
+        ) from cause or second
+    found.refused = refused
+    return found
 
 
 def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
     """By a symbolic trace, in which only the tensors of the inputs are symbolic; the graph of a GraphModule is taken as
     it is."""
-    gm = model
+    gm, lost = model, list[str]()
     if not isinstance(gm, GraphModule):
         concrete = inputs.concrete_args()
-        with unchanged(model), data_kept(model), warnings.catch_warnings():
+        with unchanged(model), data_kept(model), writes_undone(model) as lost, warnings.catch_warnings():
             if concrete is not None:
                 warnings.simplefilter("ignore")  # of constants that the trace writes no check for: a call checks them
             gm = symbolic_trace(model, concrete)
@@ -120,7 +137,7 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
     functionalize(private)
     if dtype is not None:
         private = copy_of(private).to(dtype)
-    return Captured(private, _cast(inputs.tensors, dtype), "fx", output)
+    return Captured(private, _cast(inputs.tensors, dtype), "fx", output, lost=tuple(lost))
 
 
 def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
@@ -332,12 +349,16 @@ def with_own_graph(gm: GraphModule) -> GraphModule:
     made = graph.output(result)
     made.meta.update(output.meta)
     private = GraphModule(gm, graph, type(gm).__name__)
-    private.eval()
+    private.training = False  # its layers are the model's own
     return private
 
 
 def _cast(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None) -> list[torch.Tensor]:
     return [each.to(dtype) if dtype is not None and each.is_floating_point() else each for each in tensors]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def first_line(error: BaseException) -> str:

@@ -18,8 +18,10 @@ from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
 from fxlib.ir.leaves import copied, tensors_in
+from fxlib.ir.modules import data_kept
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
+from fxlib.passes.aliases import Aliases
 from fxlib.shapes.kernel import map_values
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -143,7 +145,7 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
         return
     # In-place nodes must not write to the caller's examples.
     real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
-    with torch.no_grad():
+    with torch.no_grad(), data_kept(gm, Aliases(gm).changes_state()):
         for node in gm.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 try:

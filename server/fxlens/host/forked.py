@@ -250,7 +250,7 @@ class ForkWorker:
         self._spare_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._make_spare)
 
     def _make_spare(self) -> None:
-        if self._spare is None or self._spare.ended.done():
+        if self.launch.ahead and (self._spare is None or self._spare.ended.done()):
             self._discard(self._spare)
             self._spare = self._fork(warm=True)
 

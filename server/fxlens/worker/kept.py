@@ -104,7 +104,7 @@ def prepare(message: Json) -> None:
             target.leaf = construct.is_leaf(namespace, target, job.leaf_modules)
             if not construct.left_out(namespace, target):
                 _keep(made, namespace, target)
-    if placeholders.replaced():
+    if placeholders.replaced() or placeholders.former():
         raise NotKept("something stands for what constructors cannot import")
     assumed.forget(namespace)
     loader = namespace.__loader__
