@@ -19,11 +19,11 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 
 from fxlib.ir.spelling import target_name
+from fxlib.shapes.fake import fake_mode
 from fxlib.shapes.pointwise import dense
 from fxlib.shapes.tensor_meta import TensorMeta, described
 
@@ -150,7 +150,7 @@ def _from_meta(value: Any, device: torch.device | None) -> Any:
 
 
 def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = fake_mode()
     here = next(iter(_devices(args, kwargs)[0] - {torch.device("meta")}), torch.device("cpu"))
 
     def to_fake(value: Any) -> Any:

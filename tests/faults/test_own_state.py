@@ -84,6 +84,7 @@ def test_a_relative_cache_folder_writes_nothing_beside_the_sources(
     report(tries=2, outcome="the user's cache folder")
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
     """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
     damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
@@ -278,6 +279,7 @@ class Net(nn.Module):
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("worker", ["fork", "spawn"])
 def test_shared_memory_is_given_back(tmp_path: Path, worker: str, report):
     name = f"fxlens-test-{os.getpid()}-{worker}"
@@ -312,6 +314,7 @@ HANGING = {
 }
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(
     ("worker", "case"),
     [*(("fork", case) for case in HANGING), ("spawn", "stopped at its deadline"), ("spawn", "its command killed")],

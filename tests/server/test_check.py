@@ -310,6 +310,8 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     assert cache.get(request, True) is None
     cache.put(request, True, record, began)
     assert cache.get(request, True) == record
+    now = Cache(sys.executable, tmp_path / "cache")
+    assert now.may_have(request.path, "text") and not now.may_have(request.path, "other")
     (tmp_path / "package").mkdir()
     assert Cache(sys.executable, tmp_path / "cache").get(request, True) == record
     (tmp_path / "package" / "__init__.py").touch()

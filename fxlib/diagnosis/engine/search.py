@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 from fxlib.capture.tracer_base import TraceError
@@ -35,12 +35,13 @@ from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
-from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.questions import Questions
 from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Course, Run
 from fxlib.diagnosis.engine.subject import Subject
+from fxlib.diagnosis.rules import RULES
 from fxlib.ir import span as spans
 
 __all__ = ["Limits", "Search", "unhindered"]
@@ -160,8 +161,11 @@ class Search:
             run.add("FX187", self.subject.definition or self.root_class(), error=error)
             return False
         if place is None:
-            run.add("FX190", self.root_class(), error=error)
+            if certain:
+                run.add("FX190", self.root_class(), error=error)
             return False
+        if not certain and self._of_an_answer_within(place, error):
+            return self.cuts.cut(place, "FX199")
         failure = failure_of(error, place)
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
@@ -194,6 +198,13 @@ class Search:
         return self.cuts.cut(
             place, code, plain=code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
         )
+
+    def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:
+        """Whether torch's code asked something of a traced value within this very expression, and fails after a guessed
+        answer: `layer.to(x.device)` compares devices. What it asked is the finding."""
+        file = _raised_in(error)
+        asked = any(each.span == place.span and RULES[each.code].question for each in self.findings)
+        return asked and is_installed(file) and package_of(file) == "torch"
 
     def _of_what_stood_in(self, run: Run, place: Place, error: BaseException) -> bool:
         """Whether all that is traced of what failed stands in for the value of something else that failed, which has
@@ -228,10 +239,23 @@ def _let_go(error: BaseException | None) -> None:
 def _checks_itself(error: BaseException) -> bool:
     """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
     that says nothing."""
+    if isinstance(error, TraceError) or "type Proxy" in str(error):
+        return False  # what refuses the type of a traced value refuses it whatever was answered
+    traceback = _innermost(error)
+    if traceback is None:
+        return False
+    file = traceback.tb_frame.f_code.co_filename
+    return is_installed(file) and linecache.getline(file, traceback.tb_lineno).lstrip().startswith("raise ")
+
+
+def _raised_in(error: BaseException) -> str:
+    """The file whose code raised it."""
+    traceback = _innermost(error)
+    return "" if traceback is None else traceback.tb_frame.f_code.co_filename
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    if traceback is None or isinstance(error, TraceError) or "type Proxy" in str(error):
-        return False  # what refuses the type of a traced value refuses it whatever was answered
-    file = traceback.tb_frame.f_code.co_filename
-    return is_installed(file) and linecache.getline(file, traceback.tb_lineno).lstrip().startswith("raise ")
+    return traceback

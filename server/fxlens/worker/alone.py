@@ -35,9 +35,12 @@ def alone() -> Iterator[None]:
                 args = tuple(each for each in args if not _is_cuda(each))
                 kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
                 return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
+            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
             if function is torch.Tensor.to:
                 args = tuple(args[0].device if _is_cuda(each) else each for each in args)
-            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
+                if args[0].is_meta:  # there is nothing that could be elsewhere
+                    args = (args[0], *(each for each in args[1:] if not _is_place(each)))
+                    kwargs.pop("device", None)
             return (
                 args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
             )
@@ -61,6 +64,12 @@ def alone() -> Iterator[None]:
         for owner, name, function in before:
             setattr(owner, name, function)
         torch.load = load
+
+
+def _is_place(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, (str, torch.device))
 
 
 def _is_cuda(value: Any) -> bool:

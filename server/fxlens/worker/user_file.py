@@ -236,6 +236,7 @@ def load(
                 return rest
             finally:
                 replaced.modules.update(placeholders.replaced)
+                replaced.former.update(placeholders.former)
     raise AssertionError("the last try returns or raises")
 
 

@@ -255,6 +255,8 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
+        # While the job is at work, this process has nothing else to do.
+        asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = time.monotonic()
         version = document.version
         ahead: asyncio.TimerHandle | None = None

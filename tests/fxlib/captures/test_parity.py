@@ -7,6 +7,7 @@ import torch
 
 from fxlib.captures import judge
 from fxlib.ir.span import source_text
+from tests.fxlib.captures.agreement import answer, differences
 from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
 
 
@@ -24,30 +25,7 @@ def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
     judgement = judge(case(), case.inputs(), captures=("export", "compile", "strict"))
-    export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
-    assert (export.outcome == "fails") == (real["export"] is not None)
-    assert (compiled.outcome == "fails") == (real["compile"] is not None)
-    assert (judgement.verdicts["strict"].outcome == "fails") == (real["strict"] is not None)
-    assert compiled.fullgraph == (real["fullgraph"] is None)
-    assert len(compiled.parts) == real["graphs"]
-    assert sum(part.operators for part in compiled.parts) == real["operators"]
-
-    # FX614 and FX698 are errors, FX62x are about later calls, FX55x about exports that succeed.
-    shown = [each for each in compiled.findings if not each.data.get("hidden")]
-    found = {each.span for each in shown if not each.code.startswith(("FX614", "FX62", "FX698"))}
-    assert {span.line for span in found} == set(real["breaks"])
-    assert compiled.breaks == 0 if not real["breaks"] else compiled.breaks >= len(found)
-    # Dynamo knows the line and both columns; the exact expression starts and ends there.
-    places = {(f.span.line, f.span.column, f.span.end_column) for f in compiled.findings if f.span}
-    known = [*real["ranges"], *([real["fullgraph_place"]] if real.get("fullgraph_place") else [])]
-    for line, column, end_column in known:
-        assert (line, column, end_column) in places or _starts_statement(case, line, column)
-
-    failures = [each for each in export.findings if not each.code.startswith("FX55")]
-    assert bool(failures) == (real["export"] is not None)
-    if failures and real["export_line"] is not None:
-        first = failures[0].span
-        assert first.line <= real["export_line"] <= first.end_line
+    assert differences(real, answer(judgement)) == []
 
 
 def test_recorded_answers_are_those_of_torch():
@@ -101,9 +79,3 @@ def test_later_calls_are_told_without_names_of_dynamos():
     reports = importlib.import_module("tests.fxlib.captures.collection.reports")
     judgement = judge(reports.ScheduledDropout(), reports.ScheduledDropout.inputs(), captures=["compile"])
     assert "___stack" not in " ".join(each.message for each in judgement.findings)
-
-
-def _starts_statement(case, line, column):
-    """Dynamo gives a whole statement where it cannot enter a block; the finding is at its head."""
-    text = (COLLECTION / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
-    return text[column:].startswith(("if ", "with ", "class ", "def "))
