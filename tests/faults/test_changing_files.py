@@ -16,7 +16,7 @@ import pytest
 from fxlens.checking import watching
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Options
-from fxlens.host.launch import Launch
+from fxlens.host.launch import Launch, find_python
 from fxlens.sources.files import Changed, read_source, write_source
 from lsp_client import Client
 
@@ -225,7 +225,6 @@ ENCODINGS = {
     "unicode_escape": (b"# \\u00e9\n", False),
     "raw_unicode_escape": (b"# \\u00e9\n", False),
     "utf-7": (b"# A+AC0-B\n", False),
-    "idna": (b"", False),
 }
 
 
@@ -252,26 +251,28 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, report):
         (tmp_path / name).mkdir()
         (tmp_path / name / "net.py").write_text(NET.format(first="pass"))
         (tmp_path / name).chmod(mode)
-    for codec in ("rot13", "zlib", "idna"):
-        (tmp_path / f"{codec}.py").write_text(f"# coding: {codec}\n" + NET.format(first="pass") + "." * 80)
+    for codec in ("rot13", "zlib"):
+        (tmp_path / f"{codec}.py").write_text(f"# coding: {codec}\n" + NET.format(first="pass"))
     command = [*AS_ANYBODY, sys.executable, "-m", "fxlens", "check", "--quick"]
     done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 1 and done.stdout.count("FX308 The file cannot be read") == 4, done.stdout
+    assert done.returncode == 1 and done.stdout.count("FX308 The file cannot be read") == 3, done.stdout
     assert done.stderr.count(" is left out: Permission denied\n") == 2, done.stderr
     for name in ("closed", "unlisted"):
         done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, timeout=200)
         assert done.returncode == 2 and done.stderr == f"fxlens: {name}: Permission denied\n"
     for name in ("closed", "unlisted", "unentered"):
         (tmp_path / name).chmod(0o700)
-    report(tries=8, outcome="said")
+    report(tries=7, outcome="said")
 
 
-def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, report):
+def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
     """Of a file that came from a machine whose clock is ahead: it is checked once, and kept."""
     (tmp_path / "net.py").write_text(NET.format(first="pass"))
     os.utime(tmp_path / "net.py", (2e9, 2e9))
     time.sleep(0.06)  # of the clock of the file system
-    options = Options(Launch(sys.executable, str(tmp_path)), Cache(sys.executable, tmp_path / "cache"), verify=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = Cache(sys.executable)
+    options = Options(Launch(find_python("", None), str(tmp_path)), cache=cache, verify=False)
 
     async def seen() -> int:
         rounds = watching.rounds(lambda: [str(tmp_path / "net.py")], options)
@@ -282,7 +283,7 @@ def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, report):
         return 1
 
     assert asyncio.run(seen()) == 1
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert len(list(cache.where.iterdir())) == 1
     report(outcome="checked once")
 
 

@@ -214,6 +214,7 @@ def test_documents_that_are_no_files(server: Client, workspace: Path, report):
         "",
         ":",
         "file://",
+        "file://[x/y.py",
     ]
     for uri in uris:
         item = {"uri": uri, "languageId": "python", "version": 1, "text": MODEL}

@@ -201,7 +201,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         raise
     except (LookupError, UnicodeError) as error:  # a codec of other things than text, or of names of hosts
-        raise SyntaxError(f"its encoding cannot be read: {error}") from None
+        raise SyntaxError(str(error)) from None
 
 
 def _encoded(path: str, before: str, text: str) -> bytes:
