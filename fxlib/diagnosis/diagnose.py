@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -26,7 +27,7 @@ from fxlib.diagnosis.report import Finding, Report
 from fxlib.ir.graph import Graph
 from fxlib.ir.span import Span, resolve
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "graph_of"]
 
 _LIMITS = Limits()
 
@@ -87,6 +88,18 @@ def diagnose(
     report.timings = {name: (b - a) * 1e3 for name, a, b in zip(names, marks, marks[1:], strict=False)}
     report.timings["total"] = (time.perf_counter() - start) * 1e3
     return report
+
+
+def graph_of(root: nn.Module) -> Graph | None:
+    """The graph of the report that `diagnose` makes without example inputs, in a part of the time: nothing is looked
+    for beside it. ``root`` is left as it was."""
+    subject = Subject.of(root, None, None, (), LOOKERS, None)
+    try:
+        search = Search(subject, AT_PROBES)
+        search.explore(replace(_LIMITS, enough=True))
+        return search.best.graph
+    finally:
+        subject.snapshot.restore()
 
 
 def _report(search: Search) -> Report:

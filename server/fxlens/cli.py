@@ -44,6 +44,21 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives the exit status."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"fxlens: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _Parser(prog="fxlens", description="Can this PyTorch model be captured as a graph, and what is the graph?")
     parser.add_argument("--version", action="version", version=f"fxlens {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -62,16 +77,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("fxlens: the current directory no longer exists; change to another one", file=sys.stderr)
         return 2
     orphans.adopt()
-    try:
-        with plain_streams():
-            return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        print(f"fxlens: {error.strerror}", file=sys.stderr)
-        return 2
+    with plain_streams():
+        return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)

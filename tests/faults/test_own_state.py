@@ -225,6 +225,23 @@ def test_two_baselines_at_once(tmp_path: Path, report):
     report(tries=2, outcome="both are there")
 
 
+def test_baselines_of_others(tmp_path: Path, report):
+    """One of a later version, one that an editor began with a byte order mark, and a folder that is not there."""
+    path = tmp_path / "known.json"
+    path.write_text('{"version": 2, "findings": {}}')
+    with pytest.raises(CannotCheck, match="another version"):
+        Baseline.read(str(path))
+    with pytest.raises(CannotCheck, match="another version"):
+        Baseline.update(str(path), [])
+    assert '"version": 2' in path.read_text()
+    path.write_bytes(b'\xef\xbb\xbf{"version": 1, "findings": {}}')
+    assert Baseline.read(str(path)).files == {}
+    with pytest.raises(FileNotFoundError) as raised:
+        Baseline.update(str(tmp_path / "no" / "known.json"), [])
+    assert raised.value.filename == str(tmp_path / "no" / "known.json")
+    report(tries=3, outcome="refused, read, named")
+
+
 @pytest.mark.usefixtures("warm")
 def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
     """Otherwise nothing is found, and a check passes for ever."""

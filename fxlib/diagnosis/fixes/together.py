@@ -14,6 +14,9 @@ from fxlib.diagnosis.fixes.verify import Checker, Verdict, mark
 
 __all__ = ["prove_together"]
 
+_MOST = 4
+"""Texts: where that many do not hold, it is sooner done to verify each alone."""
+
 
 class _Member(NamedTuple):
     finding: Any
@@ -31,6 +34,7 @@ def prove_together(checker: Checker, findings: Iterable[tuple[Any, Any]], begin:
     if len(members) > 1:
         begin()
         members = [each for each in members if checker.may_hold(each.fix, each.finding)]
+    if len(members) > 1:
         _prove(checker, members, begin)
 
 
@@ -48,25 +52,31 @@ def _go_together(members: Sequence[_Member], checker: Checker) -> bool:
 
 
 def _prove(checker: Checker, members: list[_Member], begin: Callable[[], None]) -> None:
-    if len(members) < 2 or checker.left < 0:
-        return
-    begin()
-    start, whole = time.thread_time(), _joined(members)
-    verdict = checker.verify(whole, *(each.finding for each in members))
-    proven = _is_proven(whole, verdict)
-    for each in members if proven else ():
-        own = checker.on_all_branches(verdict, each.fix)
-        if _is_proven(each.fix, own):
-            checker.proven[mark(each.fix, each.finding)] = own
-    checker.left -= time.thread_time() - start
-    if proven:
-        return
+    waiting = [members]
+    for _ in range(_MOST):
+        if not waiting or checker.left < 0:
+            break
+        members = waiting.pop(0)
+        begin()
+        start, whole = time.thread_time(), _joined(members)
+        verdict = checker.verify(whole, *(each.finding for each in members))
+        proven = _is_proven(whole, verdict)
+        for each in members if proven else ():
+            own = checker.on_all_branches(verdict, each.fix)
+            if _is_proven(each.fix, own):
+                checker.proven[mark(each.fix, each.finding)] = own
+        checker.left -= time.thread_time() - start
+        if not proven:
+            waiting += (part for part in _parts(members, whole, checker) if len(part) > 1)
+
+
+def _parts(members: list[_Member], whole: Fix, checker: Checker) -> list[list[_Member]]:
+    """What to try of fixes that do not hold together: those that no finding of the text with all of them is at, or each
+    half."""
     found = {(each.span.file, each.span.line) for each in checker.found_with(whole) if each.span is not None}
     clean = [each for each in members if not found & {*_lines(each, whole)}]
     half = len(members) // 2
-    parts = [clean] if 0 < len(clean) < len(members) else [members[:half], members[half:]]
-    for part in parts:
-        _prove(checker, part, begin)
+    return [clean] if 0 < len(clean) < len(members) else [members[:half], members[half:]]
 
 
 def _is_proven(fix: Fix, verdict: Verdict) -> bool:

@@ -31,6 +31,7 @@ from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, posi
 from fxlib.diagnosis.fixes.fix import REGISTERING, Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
+from fxlib.diagnosis.fixes.same_code import runs_the_same
 from fxlib.diagnosis.fixes.switching import differing, switching
 from fxlib.diagnosis.fixes.users import uses
 from fxlib.ir.modules import copy_of
@@ -308,7 +309,7 @@ class Checker:
         reported: bool = True,
     ) -> _Side:
         """One text. Eager is run where the report, of which there is none unless it is to be ``reported``, says that
-        the text ``helps``."""
+        the text ``helps``; where the code is that of the text before, it has been."""
         with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
@@ -323,10 +324,15 @@ class Checker:
                 traced = model if self._bare else copy_of(model, sharing=True)
                 report = self._report(traced, given, concrete, self._leaves(settings))
                 take_weights(model, weights)
+            before = self._before
             if helps(report) and not self._bare:
-                like = None if self._before is None else self._before.outcomes
-                outcomes = self.example.runs(model, namespace, concrete, like)
+                if before is not None and self._runs_as_before(texts, settings):
+                    return _Side(model, report, before.outcomes, before.state, weights)
+                outcomes = self.example.runs(model, namespace, concrete, None if before is None else before.outcomes)
             return _Side(model, report, outcomes, state_of(model), weights)
+
+    def _runs_as_before(self, texts: dict[str, str], settings: dict[str, Any]) -> bool:
+        return not settings.get("concrete_args") and runs_the_same(texts, self.read)
 
     @contextlib.contextmanager
     def _names_of(self, texts: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -476,7 +482,8 @@ class Checker:
     def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
         """Compare both texts on the other models of the file that use what the fix changes: as a parent, as a part, or
         by reading what it leaves behind."""
-        for other in self._others if verdict.same_eager else ():
+        same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
+        for other in self._others if verdict.same_eager and not same else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
                 continue
             checker = self._others[other]

@@ -21,7 +21,7 @@ from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_within, relative
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -187,7 +187,7 @@ def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
             print(f"fxlens: {note}", file=sys.stderr)
             said.add(note)
     for fix in result.fixed.applied if fixing else ():
-        changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
+        changed = ", ".join(one_line(relative(path)) for path in fix["files"])
         print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
 
 

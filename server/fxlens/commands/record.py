@@ -10,6 +10,7 @@ from fxlens.host.launch import find_python
 from fxlens.recording.run import record
 from fxlens.sources import recorded as examples
 from fxlens.sources.notebook import is_notebook
+from fxlens.sources.paths import relative
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"fxlens: {note}", file=sys.stderr)
     if result.recorded:
         number = f"{result.recorded} class{'' if result.recorded == 1 else 'es'}"
-        print(f"fxlens: {number} recorded in {os.path.relpath(output)}", file=sys.stderr)
+        print(f"fxlens: {number} recorded in {relative(output)}", file=sys.stderr)
     elif not result.attached:
         print(
             "fxlens: nothing recorded: no Python process of this command imported torch (interpreters that ignore "

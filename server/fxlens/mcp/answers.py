@@ -175,7 +175,9 @@ def fitted(head: Answer, answer: Answer, most: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """As JSON. Halves of surrogates, as in names of files that are not in UTF-8, are none for a reader."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _model(file: Checked, target: Target) -> Answer:

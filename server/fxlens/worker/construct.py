@@ -89,14 +89,15 @@ def left_out(namespace: ModuleType, target: Target) -> str:
 
 
 def fresh() -> None:
-    """A torch that no other model has changed."""
+    """A torch that no other model has changed, and the random numbers that there are without it."""
     import torch
+
+    from fxlib.diagnosis.fixes.compare import seed_all
 
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
-    # Not torch.manual_seed: that formats the stack for each kind of device, in case it is there one day.
-    torch.default_generator.manual_seed(0)
+    seed_all(0)
 
 
 class Construction:
@@ -285,7 +286,7 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
     if network.is_about(error) or _fetches_weights(error):
         return sandbox.without_weights()  # the graph of a model does not depend on its weights
     if alone.is_about(error):
-        return alone.alone()
+        return alone.alone(error)
     if (tokenizer := tokenizers.behind(error)) is not None:
         return _or_raise(error, tokenizers.without(tokenizer))
     if (absent := fallbacks.behind(error)) is not None:

@@ -85,12 +85,12 @@ class Parts:
         return None
 
     def _inputs(self, target: Target, made: Made) -> Inputs | None:
-        from fxlib.diagnosis.diagnose import diagnose
+        from fxlib.diagnosis.diagnose import graph_of
 
         given = example_inputs.make(self._namespace, target, made)
         if given is not None and given.values is not None:
             return given
-        return example_inputs.infer(self._namespace, made, given, diagnose(made.module, None).graph)
+        return example_inputs.infer(self._namespace, made, given, graph_of(made.module))
 
     def holders(self, kind: type) -> int:
         """How many of the models hold an instance of the class."""
