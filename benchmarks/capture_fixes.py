@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-GROUPS = ("control", "numbers", "effects", "python", "operators", "threads", "reports")
+GROUPS = ("control", "numbers", "effects", "python", "operators", "threads", "reports", "architectures")
 COLLECTION = "tests.fxlib.captures.collection"
 _SECONDS = 60  # of the processor
 CAPTURES = {"export": "torch.export", "compile": "torch.compile"}

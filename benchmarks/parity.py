@@ -5,13 +5,13 @@
     python benchmarks/parity.py file FILE [--only Branch …]
 
 torch is run as its users run it, in a process that has none of this project in it but the one file that asks
-(`tests/fxlib/captures/reference.py`); another process judges the model. Compared are what torch.export, strict
-torch.export, torch.compile and torch.compile(fullgraph=True) take, the graphs and their operators, the places of the
-graph breaks, each range that Dynamo gives, and the line at which an export fails. *complaints* are errors and warnings
-about models that torch takes whole; what differs is listed below the model.
+(`tests/fxlib/captures/reference.py`); another process judges the model. Compared are what torch.export, torch.compile
+and torch.compile(fullgraph=True) take (of a file's models also strict torch.export), the graphs and their operators,
+the places of the graph breaks, each range that Dynamo gives, and the line at which an export fails. *complaints* are
+errors and warnings about models that torch takes whole; what differs is listed below the model.
 
 ``repositories``: ``fxlens check`` finds the models below each folder, and how they are made and called; the ``--most``
-with the most of their own classes in them are compared. ``file``: the classes that have `inputs`, as those of
+with the most operations that are not too large are compared. ``file``: the classes that have `inputs`, as those of
 `tests/fxlib/captures/collection` do. ``--sizes``: torch.export is asked about each size by itself: one that is
 reported as pinned must be refused, one that is called free must be taken; and the proposed dynamic_shapes are counted.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import inspect
 import json
 import os
@@ -44,16 +45,19 @@ TIMM = (
     "repvgg_a0", "pit_ti_224", "xcit_nano_12_p16_224", "swin_tiny_patch4_window7_224",
 )  # fmt: skip
 _SECONDS = 120  # of the processor, for one side of one model
-_LARGEST = 60_000_000  # parameters
+_LARGEST = 20_000_000  # parameters
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's."""
+    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's. ``strict``:
+    strict torch.export, which takes longest, is compared, too."""
 
     name: str
     own: str
     make: Callable[[], tuple[Any, tuple[Any, ...]]]
+    strict: bool = False
+    repository: str = ""
 
 
 # ---- models
@@ -93,10 +97,10 @@ def of_file(path: str, only: list[str]) -> Iterator[Case]:
     path = os.path.realpath(path)
     for name, each in vars(reference.load(path)).items():
         if isinstance(each, type) and hasattr(each, "inputs") and (not only or name in only):
-            yield Case(name, path, lambda each=each: (each(), tuple(each.inputs())))
+            yield Case(name, path, lambda each=each: (each(), tuple(each.inputs())), strict=True)
 
 
-def repositories(folder: Path, only: list[str], most: int) -> Iterator[Case]:
+def repositories(folder: Path, only: list[str]) -> Iterator[Case]:
     for repository in sorted(path for path in folder.iterdir() if path.is_dir()):
         if only and repository.name not in only:
             continue
@@ -114,9 +118,10 @@ def repositories(folder: Path, only: list[str], most: int) -> Iterator[Case]:
         taken: Counter[str] = Counter()
         for _, path, target in sorted(ready, key=lambda each: each[0], reverse=True):
             taken[path] += 1
-            if taken[path] <= 2 and taken.total() <= most:
+            if taken[path] <= 2:
                 name = f"{repository.name}:{target['name']}"
-                yield Case(name, str(repository), lambda path=path, target=target: in_repository(path, target))
+                made = functools.partial(in_repository, path, target)
+                yield Case(name, str(repository), made, repository=repository.name)
 
 
 def in_repository(path: str, told: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
@@ -124,7 +129,7 @@ def in_repository(path: str, told: dict[str, Any]) -> tuple[Any, tuple[Any, ...]
     import torch
 
     sys.path.insert(0, str(ROOT / "server"))
-    from fxlens.jobs.captures import with_data
+    from fxlens.jobs.captures import made, with_data
     from fxlens.sources import targets
     from fxlens.sources.targets import Source
     from fxlens.worker import user_file
@@ -134,9 +139,11 @@ def in_repository(path: str, told: dict[str, Any]) -> tuple[Any, tuple[Any, ...]
     namespace = user_file.load(path, text, os.path.dirname(path), {}, tree)
     target = next(each for each in targets.find(tree, text) if each.name == told["name"])
     target.construct, target.inputs = [Source(**told["construct"])], [Source(**told["inputs"])]
-    model, given = with_data(namespace, target)
+    model, given, has_data = made(namespace, target)
     if sum(each.numel() for each in model.parameters()) > _LARGEST:
         raise ValueError("it is too large for this comparison")
+    if not has_data:
+        model, given = with_data(namespace, target)
     torch.manual_seed(0)
     bound = inspect.signature(model.forward).bind(**given) if isinstance(given, dict) else None
     if bound is not None and bound.kwargs:
@@ -173,7 +180,7 @@ def of_torch(case: Case) -> dict[str, Any]:
 
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         os.dup2(os.open(log.name, os.O_WRONLY | os.O_APPEND), 2)
-        found = reference.judged(case.make, case.own, log.name)
+        found = reference.judged(case.make, case.own, log.name, strict=case.strict)
     if not found["breaks"] and found["compile"] is None:
         found["compiled again"] = compiled_again(case)
     return found
@@ -198,7 +205,9 @@ def of_fxlens(case: Case) -> dict[str, Any]:
     from tests.fxlib.captures.agreement import answer
 
     model, inputs = case.make()
-    return answer(judge(model, inputs, captures=("export", "compile", "strict")))
+    return answer(
+        judge(model, inputs, captures=("export", "compile", "strict") if case.strict else ("export", "compile"))
+    )
 
 
 def of_sizes(case: Case) -> dict[str, Any]:
@@ -254,7 +263,9 @@ def line(row: dict[str, Any]) -> str:
     if "left out" in row:
         return f"{row['name']:<44} left out: {row['left out']}"
     real = row["torch"]
-    said = "  ".join(f"{name} {'✗' if real[name] else '✓'}" for name in ("export", "strict", "fullgraph"))
+    said = "  ".join(
+        f"{name} {'✗' if real[name] else '✓'}" for name in ("export", "strict", "fullgraph") if name in real
+    )
     parts = f"{len(set(real['breaks'])):>3} breaks {real['graphs']:>3} graphs {real['operators']:>5} operators"
     wrong = "".join(f"\n    {each}" for each in row["differences"])
     wrong += "".join(f"\n    {each} though torch takes it" for each in row["complaints"])
@@ -297,7 +308,7 @@ def main() -> None:
     parser.add_argument("path", nargs="?", type=Path)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--most", type=int, default=3, help="models of a repository")
-    parser.add_argument("--sizes", action="store_true")
+    parser.add_argument("--sizes", action="store_true", help="compare sizes that vary")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -308,11 +319,15 @@ def main() -> None:
     elif arguments.what == "file":
         cases = of_file(str(arguments.path), arguments.only)
     else:
-        cases = repositories(arguments.path.resolve(), arguments.only, arguments.most)
-    rows = []
+        cases = repositories(arguments.path.resolve(), arguments.only)
+    rows: list[dict[str, Any]] = []
+    compared_of: Counter[str] = Counter()
     for case in cases:
+        if case.repository and compared_of[case.repository] == arguments.most:
+            continue
         rows.append({"name": case.name, **apart(case, of_sizes)} if arguments.sizes else compared(case))
         print((line_of_sizes if arguments.sizes else line)(rows[-1]), flush=True)
+        compared_of[case.repository] += "left out" not in rows[-1]
         if arguments.json:
             arguments.json.write_text(json.dumps(rows, indent=1))
     print((summary_of_sizes if arguments.sizes else summary)(rows))

@@ -6,12 +6,12 @@ model on tensors of known shapes, so that it also takes models whose Python look
 
 from __future__ import annotations
 
-import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import torch
@@ -28,8 +28,10 @@ from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
 from fxlib.lowering.onnx.registry import find
+from fxlib.lowering.part import EnginePart
 from fxlib.lowering.structure import TENSOR, Form, put_together, take_apart
 from fxlib.lowering.values import is_fixed
+from fxlib.shapes.kernel import refusals_unlogged
 
 CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
 """Name -> what made the graph, for people."""
@@ -65,6 +67,10 @@ def check_model(model: Any, caller: str, capture: str | None = None) -> None:
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{caller} takes as model a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(f"{caller} takes as model a module of Python, not a {type(model).__name__} of TorchScript")
+    if any(isinstance(each, EnginePart) for each in model.modules()):
+        raise TypeError(f"{caller} got a model that is lowered already; lower the one that it was made of")
     if capture is not None and capture not in CAPTURES:
         raise ValueError(f"{caller} has no capture {capture!r}; one of {', '.join(map(repr, CAPTURES))}, or None")
 
@@ -294,16 +300,10 @@ def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings, and without its log of the operator that an export fails at: the error has it."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.disabled = before
+    """Without torch's warnings, and without what it logs and prints of an export that fails: the error has it."""
+    with warnings.catch_warnings(), redirect_stderr(StringIO()), refusals_unlogged():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _without_constants(gm: GraphModule, forms: Sequence[Form]) -> None:

@@ -22,7 +22,7 @@ from fxlib.ir.modules import data_kept
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
 from fxlib.passes.aliases import Aliases
-from fxlib.shapes.kernel import map_values
+from fxlib.shapes.kernel import map_values, refusals_unlogged
 from fxlib.shapes.tensor_meta import TensorMeta
 
 _DATA = "it depends on the values of tensors"
@@ -75,7 +75,8 @@ def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         for node in gm.graph.nodes:
             if node.op in ("placeholder", "output"):
                 continue
-            values[node] = fixing.get(node) or _found(node, values, step)
+            with refusals_unlogged():
+                values[node] = fixing.get(node) or _found(node, values, step)
             if node not in fixing and any(is_fixed(size) for size in sizes):
                 fixing[node] = Unknown("torch computes it for one size of a dynamic dimension only")
                 break

@@ -166,7 +166,7 @@ class Search:
             return False
         if place is None:
             if certain:
-                run.add("FX190", self.root_class(), error=error)
+                self._no_root(run, error)
             return False
         if not certain and self._of_an_answer_within(place, error):
             return self.cuts.cut(place, "FX199")
@@ -174,8 +174,15 @@ class Search:
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if code == "FX140":
+            read = proxies_read(place, error)
+            if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
+                detail = "It gets a number, which no function of torch takes: call it in a wrapped function"
         if self._of_what_stood_in(run, place, error):
             return self.cuts.cut(place, code, plain=True)
+        plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
+        if plain and place.caller is not None:
+            place = place.caller  # of a package: not it, but what it is given does not fit
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
         if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in str(error)):
@@ -199,9 +206,18 @@ class Search:
             return True
         if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
             return True
-        return self.cuts.cut(
-            place, code, plain=code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
-        )
+        return self.cuts.cut(place, code, plain=plain)
+
+    def _no_root(self, run: Run, error: BaseException) -> None:
+        """Something fails before any of the user's code runs."""
+        message = detail = ""
+        if "co_varnames is too small" in str(error):
+            message = (
+                "torch.fx writes the arguments of a `forward` anew that has keyword-only ones, `*args` or `**kwargs`, "
+                "and finds its decorator's function in its place"
+            )
+            detail = "Decorate a method that forward calls, or do in forward what the decorator does"
+        run.add("FX190", self.root_class(), message, error=error, detail=detail)
 
     def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:
         """Whether torch's code asked something of a traced value within this very expression, and fails after a guessed

@@ -33,7 +33,7 @@ from fxlib.passes.calls import is_library_function, writes_to
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
 
-WRITTEN = "forward writes to a parameter or buffer that it reads, of which an engine has the values of the build"
+WRITTEN = "forward writes to a parameter or buffer that it also reads, but an engine keeps the values from its build"
 
 
 @dataclass
@@ -232,7 +232,7 @@ class _Exporter:
         if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
         if owner is not None and any(map(is_altered, owner.modules())):
-            text = "has hooks or functions of its own in the place of its class's, which no engine runs"
+            text = "has hooks or replaced methods, which no engine runs"
             raise Unsupported(f"the {type(owner).__name__} {text}")
         if node in self.written:
             raise Unsupported(WRITTEN, "FX403")
@@ -341,7 +341,7 @@ class _Exporter:
     def _size(self, number: Any) -> ir.Value:
         """A size that is known only when the model runs, as a scalar."""
         if not isinstance(number, torch.SymInt):
-            raise Unsupported(f"{number} depends on a dynamic dimension and is no integer", "FX402")
+            raise Unsupported(f"{number} depends on a dynamic dimension and is not an integer", "FX402")
         return self.ctx.bind(self.ctx.number(number), torch.empty((), dtype=torch.int64))
 
 

@@ -59,6 +59,8 @@ class Cache:
         try:
             entry = json.loads(self._path(request, verified, lowering, captures).read_text(encoding="utf-8"))
             record = entry["record"]
+            if not record.keys() >= Record.__required_keys__:
+                return None
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
             if any(self._names_in(folder) != names for folder, names in entry["names"].items()):
@@ -155,12 +157,13 @@ def began_now() -> int:
 
 
 def changed_since(path: str, began: int) -> bool:
-    """Whether a file was written, or put in place of another, since then."""
+    """Whether a file was written, or put in place of another, since then. Programs can set the time of writing, also to
+    one that is still to come; Windows has no other."""
     try:
         state = os.stat(path)
     except OSError:
         return True
-    return max(state.st_mtime_ns, state.st_ctime_ns) >= began
+    return (state.st_mtime_ns if os.name == "nt" else state.st_ctime_ns) >= began
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:

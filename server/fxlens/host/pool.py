@@ -176,7 +176,7 @@ class Pool:
         that began it is cancelled: the next one wants it too."""
         while self._worker is None or not self._worker.alive:
             if self._closed:
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
             starting = self._begin(text)
@@ -227,7 +227,7 @@ class Pool:
                 self._starting_captures = starting
             await asyncio.wait({starting})
             if starting.cancelled():
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if isinstance(reason := starting.result(), str):
                 raise WorkerUnavailable(reason)
         return known

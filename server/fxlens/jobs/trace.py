@@ -291,9 +291,14 @@ class _Gathered:
                 "timings": event["timings"],
             }  # fmt: skip
         elif kind == "failed":
-            message = f"FX Lens itself failed on this file: {event['message']}"
-            self.findings.append(record.finding("FX199", "error", message))
+            self.findings.append(self._failed(event["message"], event.get("line")))
             self._failure = event["detail"]
+
+    def _failed(self, message: str, line: object) -> Finding:
+        if not isinstance(line, int):
+            return record.finding("FX199", "error", f"FX Lens itself failed on this file: {message}")
+        said = f"This code stands in for what FX Lens calls, such as a function of Python, and raised {message}"
+        return record.finding("FX199", "error", said, record.span(self._request.path, line))
 
     def keep_output(self, outcome: Outcome) -> None:
         stacks = "" if outcome.end == "done" else outcome.stacks

@@ -286,7 +286,7 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
     if network.is_about(error) or _fetches_weights(error):
         return sandbox.without_weights()  # the graph of a model does not depend on its weights
     if alone.is_about(error):
-        return alone.alone()
+        return alone.alone(error)
     if (tokenizer := tokenizers.behind(error)) is not None:
         return _or_raise(error, tokenizers.without(tokenizer))
     if (absent := fallbacks.behind(error)) is not None:

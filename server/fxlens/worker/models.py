@@ -81,7 +81,7 @@ def trace_all(
         begun: list[_Work] = []
         for target in together:
             with before.during(target.name, building=True):
-                begun += _begin(job, namespace, target)
+                begun += _begin(job, namespace, target, known=before.once(target.name) is not None)
         for work in begun:
             if work.made is not None:
                 parts.add(work.made)
@@ -118,11 +118,11 @@ def _around(namespace: Any, begun: list[_Work], name: str) -> set[str]:
     return found
 
 
-def _begin(job: Job, namespace: Any, target: Target) -> list[_Work]:
+def _begin(job: Job, namespace: Any, target: Target, known: bool) -> list[_Work]:
     """The target with its module where somebody says how to construct it; none where the record has all there is to
-    say."""
+    say.  It is not left out where it is ``known`` to be constructed."""
     found = record.target(target.name, problems.name_span(job, target))
-    if reason := construct.left_out(namespace, target):
+    if not known and (reason := construct.left_out(namespace, target)):
         job.send("target", target=_skipped(found, reason))
         return []
     work = _Work(target, found, construct.Construction(namespace, target))

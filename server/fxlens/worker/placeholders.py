@@ -80,6 +80,9 @@ class _Placeholder(abc.ABCMeta):
     def __getitem__(cls, key: Any) -> Any:
         return cls
 
+    def __setitem__(cls, key: Any, value: Any) -> None:
+        """``environ["KEY"] = value``"""
+
     def __lt__(cls, other: Any) -> Any:
         return False if _active else NotImplemented  # the test for a version, at module level
 

@@ -83,7 +83,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
         if is_notebook(job.path) and isinstance(error, NameError):
-            text += ". Of a notebook only imports, definitions and plain values are run, in the order of the cells"
+            text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
         # A script that ends, finds no data or device, reaches nobody or gets no arguments is not wrong elsewhere.
         elsewhere = isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
         elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)

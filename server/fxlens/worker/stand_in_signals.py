@@ -10,7 +10,8 @@ from typing import Any
 
 def function(name: str) -> Callable[..., Any] | None:
     """What a function of this dotted name does; None where that is not known."""
-    return _FUNCTIONS.get(name.partition(".")[0], {}).get(name.rpartition(".")[2])
+    known = _FUNCTIONS.get(name.partition(".")[0], {})
+    return next((each for last, each in known.items() if name.endswith(f".{last}")), None)
 
 
 def _window(window: Any, Nx: int, fftbins: bool = True) -> Any:
@@ -20,6 +21,37 @@ def _window(window: Any, Nx: int, fftbins: bool = True) -> Any:
     at = 2 * np.pi * np.arange(Nx) / (Nx if fftbins else Nx - 1)
     middle = 0.54 if window == "hamming" else 0.5
     return middle - (1 - middle) * np.cos(at)
+
+
+def _kaiser(M: int, beta: float, sym: bool = True) -> Any:
+    import numpy as np
+
+    return np.kaiser(M + (not sym), beta)[:M]
+
+
+def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float = 2.0, **_: Any) -> Any:
+    """A low pass."""
+    import numpy as np
+
+    at = np.arange(numtaps) - (numtaps - 1) / 2
+    cutoff = 2 * cutoff / fs
+    of_kaiser = isinstance(window, tuple) and window[0] == "kaiser"
+    taps = cutoff * np.sinc(cutoff * at)
+    taps = taps * (np.kaiser(numtaps, window[1]) if of_kaiser else _window(window, numtaps, False))
+    return taps / taps.sum()
+
+
+def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
+    """How likely each ``k`` is."""
+    import numpy as np
+
+    def one(k: float, n: float, a: float, b: float) -> float:
+        def beta(x: float, y: float) -> float:
+            return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
+
+        return math.exp(beta(k + a, n - k + b) - beta(a, b) - math.log(n + 1) - beta(n - k + 1, k + 1))
+
+    return np.vectorize(one)(k, n, a, b)
 
 
 def _hertz_to_mel(hertz: Any, htk: bool) -> Any:
@@ -98,7 +130,7 @@ def _tiny(x: Any) -> Any:
 
 
 _FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
-    "scipy": {"get_window": _window},
+    "scipy": {"get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial},
     "librosa": {"mel": _mel, "pad_center": _pad_center, "tiny": _tiny, "get_window": _window},
     "torchaudio": {"create_dct": _create_dct, "melscale_fbanks": _melscale_fbanks},
 }

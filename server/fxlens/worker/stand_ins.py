@@ -215,6 +215,16 @@ def module_base() -> type:
     return Base
 
 
+def _size(value: int, name: str) -> int:
+    """A number that may have been meant as a method."""
+
+    class Size(int):
+        def __call__(self, *_: Any, **__: Any) -> Any:
+            raise lacking(name)
+
+    return Size(value)
+
+
 @functools.cache
 def _unusable_class() -> type:
     from torch import nn
@@ -230,7 +240,7 @@ def _unusable_class() -> type:
                 return super().__getattr__(name)
             usual = habit(name)
             if usual is not None and usual.kind == "int":
-                return int(usual.values[0])
+                return _size(int(usual.values[0]), f"{self.stands_for}.{name}")
             return Unusable(f"{self.stands_for}.{name}")
 
         def children(self) -> Any:

@@ -351,6 +351,8 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
+        # An editor keeps the actions that it has asked for until problems are told.
+        self.show_again(document)
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
         """The operators that an engine would leave in PyTorch, shown last: nothing waits for it."""

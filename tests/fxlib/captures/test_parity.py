@@ -10,11 +10,16 @@ from fxlib.ir.span import source_text
 from tests.fxlib.captures.agreement import answer, differences
 from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
 
+# Of the architectures, those that were judged wrongly once; `benchmarks/parity.py file` compares all.
+ONCE_WRONG = ("ExpertsHit", "CacheByTensor", "NoNan", "ByNumber", "NumpyOfSizes")
+
 
 def cases():
     for group in GROUPS:
         module = importlib.import_module(f"tests.fxlib.captures.collection.{group}")
         for name, case in vars(module).items():
+            if group == "architectures" and name not in ONCE_WRONG:
+                continue
             if isinstance(case, type) and hasattr(case, "inputs"):
                 yield pytest.param(group, case, id=f"{group}-{name}")
 
@@ -24,7 +29,9 @@ def cases():
 def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
-    judgement = judge(case(), case.inputs(), captures=("export", "compile", "strict"))
+    # A third of the time, and the same answer for most models: asked where the answer differs, and of one group.
+    strict = group == "control" or (real["strict"] is None) != (real["export"] is None)
+    judgement = judge(case(), case.inputs(), captures=("export", "compile", *(["strict"] if strict else [])))
     assert differences(real, answer(judgement)) == []
 
 
@@ -79,3 +86,20 @@ def test_later_calls_are_told_without_names_of_dynamos():
     reports = importlib.import_module("tests.fxlib.captures.collection.reports")
     judgement = judge(reports.ScheduledDropout(), reports.ScheduledDropout.inputs(), captures=["compile"])
     assert "___stack" not in " ".join(each.message for each in judgement.findings)
+
+
+def test_what_stops_fullgraph_alone_is_found_where_it_is():
+    architectures = importlib.import_module("tests.fxlib.captures.collection.architectures")
+    found = judge(architectures.ByNumber(), architectures.ByNumber.inputs(), captures=["compile"]).findings
+    assert [(each.code, source_text(each.span)) for each in found] == [
+        ("FX614", "str(task.item())"),
+        ("FX602", "task.item()"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "codes"), [("CounterUsed", ["FX551"]), ("Training", [])])
+def test_state_that_an_export_drops_is_found_without_data(name, codes):
+    case = getattr(importlib.import_module("tests.fxlib.captures.collection.effects"), name)
+    inputs = tuple(each.to("meta") for each in case.inputs())
+    export = judge(case().to("meta"), inputs, captures=["export"]).verdicts["export"]
+    assert [each.code for each in export.findings] == codes

@@ -11,12 +11,12 @@ from fxlib.captures import judge
 from tests.fxlib.captures.recorded import model_of_a_library
 from tests.fxlib.zoo.models import WHOLE, torchvision_models, transformers_models
 
-TORCHVISION = ("googlenet", "mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5")
-TRANSFORMERS = ("bert", "bloom", "gpt2", "llama", "mobilebert", "segformer", "wav2vec2")
+TORCHVISION = ("mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5")
+TRANSFORMERS = ("bert", "bloom", "gpt2", "llama", "mobilebert", "poolformer", "wav2vec2")
 if WHOLE:
-    TORCHVISION += ("alexnet", "mnasnet0_5", "mobilenet_v2", "regnet_y_400mf", "squeezenet1_1", "vgg11")
+    TORCHVISION += ("alexnet", "googlenet", "mnasnet0_5", "mobilenet_v2", "regnet_y_400mf", "squeezenet1_1", "vgg11")
     TRANSFORMERS += ("albert", "deit", "distilbert", "electra", "gpt_neo", "megatron_bert", "mobilenet_v2", "mpnet",
-                     "poolformer", "regnet", "resnet", "roberta", "vit", "xglm")  # fmt: skip
+                     "regnet", "resnet", "roberta", "segformer", "vit", "xglm")  # fmt: skip
 VISION = ("vit", "segformer", "resnet", "regnet", "mobilenet_v2", "poolformer", "deit")
 ENTRIES = [
     *(each for each in torchvision_models() if each.name in TORCHVISION),

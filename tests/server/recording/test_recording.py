@@ -129,7 +129,7 @@ def test_constructions_and_calls_of_runs(workspace, monkeypatch):
     done = record(workspace)
     constructions = [entry.construct for entry in recorded(workspace)["pkg/net.py::Net"]]
     assert constructions == ["Net(2, dim=16)", "Net(layers=1, dim=4)"]
-    assert "train.py::Local: Local(...) dropped: there is no such class any more" in done.stderr
+    assert "train.py::Local: Local(...) dropped: the class no longer exists" in done.stderr
     assert set(recorded(workspace)) == {"pkg/net.py::Layer", "pkg/net.py::Net", "train.py::Other"}
 
 

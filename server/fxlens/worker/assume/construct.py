@@ -123,9 +123,10 @@ class Construction:
             again = self._once(code, seconds, meta=True, around=sandbox.without_loading(loader))
             return again if again.ok else outcome
         if not outcome.ok and alone.is_about(outcome.error):
-            outcome = self._once(code, seconds, meta=True, around=alone.alone())
+            lacking = outcome.error
+            outcome = self._once(code, seconds, meta=True, around=alone.alone(lacking))
             if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
-                outcome = self._once(code, seconds, meta=False, around=alone.alone())
+                outcome = self._once(code, seconds, meta=False, around=alone.alone(lacking))
             return outcome
         if (tokenizer := tokenizers.behind(outcome.error)) is not None:
             again = self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
