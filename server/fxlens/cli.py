@@ -39,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and not how all of it is used."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says what it takes\n")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,11 +70,11 @@ def _run(arguments: Sequence[str] | None) -> int:
             importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
     parsed, unexpected = parser.parse_known_args(given)
     if unexpected:
-        commands.choices[parsed.command].error(f"{' '.join(unexpected)} is not expected here")
+        commands.choices[parsed.command].error(f"unexpected arguments: {' '.join(unexpected)}")
     try:
         os.getcwd()
     except FileNotFoundError:
-        print("fxlens: the present folder is not there any more: change into another one", file=sys.stderr)
+        print("fxlens: the current directory no longer exists; change to another one", file=sys.stderr)
         return 2
     orphans.adopt()
     with plain_streams():

@@ -98,7 +98,7 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
             parameters = {"textDocument": {"uri": uri}, "position": place, "range": {"start": place, "end": place},
                           "context": {"diagnostics": []}}  # fmt: skip
             with pytest.raises(RuntimeError, match="not as LSP describes"):
-                server.request(f"textDocument/{method}", parameters, 20)
+                server.request(f"textDocument/{method}", parameters)
             tries += 1
     report(tries=tries, outcome="refused with an error each", recovered=alive(server, uri))
 
@@ -275,6 +275,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("warm")
 def test_configuration_of_wrong_types(tmp_path: Path, report):
     with started(tmp_path) as server:
         uri = (tmp_path / "warm.py").as_uri()

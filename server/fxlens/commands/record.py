@@ -18,11 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "program",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND…",
-        help="python train.py --epochs 1, or a notebook, whose code cells are run in their order",
+        help="a program, such as python train.py --epochs 1, or a notebook, whose code cells run in order",
     )
     parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
-    parser.add_argument("--force", action="store_true", help="replace a file that holds no examples, too")
+    parser.add_argument("--force", action="store_true", help="also replace a file that holds no examples")
     parser.add_argument(
         "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
     )

@@ -104,8 +104,10 @@ def work(job: Job) -> None:
         with before.watching():
             traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree, job.text), before)
         late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
-        if late:
-            job.send("findings", findings=[problems.replaced(job, tree, user_file.Replaced(late))])
+        former = {name: at for name, at in placeholders.former().items() if name not in replaced.former}
+        if late or former:
+            more = user_file.Replaced(late, former=former)
+            job.send("findings", findings=[problems.replaced(job, tree, more)])
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     isolation.step_back()
@@ -122,7 +124,7 @@ def work(job: Job) -> None:
     files = sorted({*files, *candidates_of_file.tests})
     job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
     # A model that is not traced again would not import what a placeholder stood for.
-    if isinstance(before, unchanged.Rehearsal) and not late:
+    if isinstance(before, unchanged.Rehearsal) and not late and not former:
         job.send("learnt", **before.learnt(known))
 
 

@@ -55,7 +55,7 @@ def line_in(file: Checked, cell: int | None, line: int | None) -> int | None:
     """The line of the file's text (from 1) that a question names.  Raises CannotCheck."""
     if file.notebook is None:
         if cell is not None:
-            raise CannotCheck(f"{file.path} is no notebook: it has no cells, so ask without `cell`")
+            raise CannotCheck(f"{file.path} is not a notebook: it has no cells, so ask without `cell`")
         return None if line is None else line + 1
     if cell is None and line is None:
         return None

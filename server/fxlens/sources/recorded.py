@@ -173,7 +173,7 @@ def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
     for part in name.split("."):
         body = next((node for node in ast.walk(body) if isinstance(node, ast.ClassDef) and node.name == part), None)
         if body is None:
-            return "there is no such class any more"
+            return "the class no longer exists"
     methods = {node.name: node for node in body.body if isinstance(node, ast.FunctionDef)}
     for method, call in (("__init__", entry.construct), *(("forward", f"f({text})") for text in entry.inputs)):
         if call and method in methods and not _takes(methods[method], call):

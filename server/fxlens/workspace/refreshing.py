@@ -255,6 +255,8 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
+        # While the job is at work, this process has nothing else to do.
+        asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = time.monotonic()
         version = document.version
         ahead: asyncio.TimerHandle | None = None
@@ -349,6 +351,8 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
+        # An editor keeps the actions that it has asked for until problems are told.
+        self.show_again(document)
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
         """The operators that an engine would leave in PyTorch, shown last: nothing waits for it."""
