@@ -179,7 +179,7 @@ def test_a_lifted_function_has_two_blank_lines_around_it(gap):
 
 
 def test_no_comment_is_lost():
-    """What is written anew has no place for those between its parentheses: other fixes leave the expression as it is."""
+    """What is written anew has no place for those between its parentheses: other fixes leave the expression."""
     written = "return x * «len(  # rows\n    x  # of all\n)»  # end\n"
     texts = {}
     for body in (written, written.replace("  # rows", "").replace("  # of all", "")):
