@@ -220,4 +220,20 @@ class Net(nn.Module):
         return x * 2
 """,
     ),
+    Rule(
+        "FX236",
+        "runs-differently",
+        "The graph computes something else than the model",
+        "{it} gives something else in the graph than in eager",
+        "warning",
+        """The model and its graph were run side by side, on two calls that follow each other, and they part here. No
+other rule says why: something that forward reads is no traced value, and the graph keeps what it was while tracing.
+
+After a trace, `fxlens check` and the editor run both on copies: on the example, and then, with other weights, on another
+draw of it, with the same seeds. Results, changes of the inputs and buffers are compared. Nothing is said of a model
+that gives something else each time, raises, takes long or is large, nor where another finding of this group explains
+the difference. `fxlib.compare` does the same in a program; `fxlens check --quick` does not.""",
+        writes=False,
+        advice="Make what it depends on an input, a buffer that traced operations update, or a constant",
+    ),
 )
