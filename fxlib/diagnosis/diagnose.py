@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.engine.coverage import taken, untaken
 from fxlib.diagnosis.engine.eager_path import EagerPath
@@ -125,6 +126,7 @@ def _report(search: Search) -> Report:
         _annotate_by_name(report, run)
     report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
+    report.doubtful = doubtful(subject.root, subject.instrumentation.functions, subject.instrumentation.own_code)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)

@@ -98,7 +98,8 @@ class Report:
     finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
     ``(class name, message)``. ``taken`` are the blocks under conditions that were reached, ``untaken`` those that were
     not. ``mutations`` are the nodes of ``graph`` that write in place, including those that no rule reports (a ReLU on
-    a value that nothing else reads). ``timings`` are milliseconds.
+    a value that nothing else reads). ``doubtful``: the code does more than call layers and torch, so that running
+    model and graph side by side (`fxlib.compare`) might show what no rule knows. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -109,6 +110,7 @@ class Report:
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
     error: tuple[str, str] | None = None
+    doubtful: bool = True
     timings: dict[str, float] = field(default_factory=dict)
 
     @property

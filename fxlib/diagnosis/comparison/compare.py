@@ -128,24 +128,27 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
     """The same once more with notes, and from the same state on; None where eager does not do the same again."""
     tracer = tracing.new()
     take = getattr(tracer, "_take_site", None) or spans.current_site
-    kept = Recorder(site=take, nodes=lambda: len(getattr(tracer, "graph", None) and tracer.graph.nodes or ()))
-    with make() as made:
+    kept = Recorder(site=take, nodes=lambda: _nodes(tracer))
+    replays: list[Replay] = []
+    notes: list[Any] = []
+
+    def graph() -> GraphModule:
         with kept:
-            module = tracing.trace(made.model, tracer)
-        paths = {str(node.target) for node in module.graph.nodes if node.op == "call_module"}
-        replay = Replay(module)
-        notes: list[Any] = []
+            replays.append(Replay(tracing.trace(made.model, tracer)))
+        return replays[0].graph_module
 
-        def runner(_: GraphModule) -> Any:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                try:
-                    return replay(*args, **kwargs)
-                finally:
-                    notes.append(replay.values)
+    def runner(_: GraphModule) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return replays[0](*args, **kwargs)
+            finally:
+                notes.append(replays[0].values)
 
-            return call
+        return call
 
-        new = list(traced(made, tracing, lambda: module, runner=runner))
+    with make() as made:
+        new = list(traced(made, tracing, graph, runner=runner))
+    paths = {str(node.target) for node in replays[0].graph.nodes if node.op == "call_module"}
     with make() as made:
         modules = dict(made.model.named_modules(remove_duplicate=False))
         leaves = [modules[path] for path in paths if path in modules]
@@ -169,9 +172,12 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
     return None
 
 
-def _finding(
-    model: nn.Module, number: int, new: Called, reason: str, found: Parting | None
-) -> Finding | None:
+def _nodes(tracer: Any) -> int:
+    graph = getattr(tracer, "graph", None)
+    return 0 if graph is None else len(graph.nodes)
+
+
+def _finding(model: nn.Module, number: int, new: Called, reason: str, found: Parting | None) -> Finding | None:
     call, node = CALLS[number], None
     if found is None:
         place = _returned(model)

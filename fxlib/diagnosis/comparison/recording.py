@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from fxlib.transform.interpreter import Interpreter
 
 __all__ = ["Digest", "Event", "Key", "Recorder", "Replay", "digest", "key_of", "same"]
 
+_CACHE = dis.opmap.get("CACHE", -1)
 _SAMPLE = 4096
 _MOST = 100  # parts of a value
 
@@ -54,13 +57,22 @@ def key_of(site: Site | None) -> Key:
     found = []
     while site is not None:
         code, offset, site = site
+        text = _code(code)
+        # A specialized instruction, such as a call of a proxy's `__getitem__`, may stand on its cache.
+        while 0 < offset < len(text) and text[offset] == _CACHE:
+            offset -= 2
         found.append((code.co_filename, code.co_name, code.co_firstlineno, offset))
     return tuple(reversed(found))
 
 
+@functools.lru_cache(maxsize=256)
+def _code(code: CodeType) -> bytes:
+    return code.co_code
+
+
 def digest(value: Any) -> Any:
     """What is kept of a value; None where it says nothing."""
-    parts = []
+    parts: list[Any] = []
     for leaf in pytree.tree_leaves(value)[:_MOST]:
         if isinstance(leaf, torch.Tensor):
             parts.append(_of_tensor(leaf))
@@ -159,7 +171,7 @@ class Replay(Interpreter):
         super().__init__(module)
         self.extra_traceback = False
         self.values: list[tuple[Node, Any]] = []
-        self._module = module
+        self.graph_module = module
 
     def run_node(self, n: Node) -> Any:
         value = super().run_node(n)
@@ -168,6 +180,6 @@ class Replay(Interpreter):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.values = []
-        bound = inspect.signature(self._module.forward).bind(*args, **kwargs)
+        bound = inspect.signature(self.graph_module.forward).bind(*args, **kwargs)
         bound.apply_defaults()
         return self.run(*bound.args)

@@ -72,6 +72,14 @@ class Called:
     seconds: float
 
 
+Around = Callable[[int], AbstractContextManager[Any]]
+"""What a call runs in, by its number."""
+
+
+def _nothing(at: int) -> AbstractContextManager[Any]:
+    return contextlib.nullcontext()
+
+
 def calls_of(first: Given, other: Given) -> tuple[Given, Given]:
     """The example, and a second draw of it whose signs are turned, so that another branch may be the right one."""
 
@@ -81,7 +89,7 @@ def calls_of(first: Given, other: Given) -> tuple[Given, Given]:
     return first, map_tensors(turned, other)
 
 
-def eager(made: Made, around: Callable[[int], AbstractContextManager[Any]] = lambda at: contextlib.nullcontext()) -> Iterator[Called]:
+def eager(made: Made, around: Around = _nothing) -> Iterator[Called]:
     """The calls of the module itself, one after the other."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +102,7 @@ def traced(
     made: Made,
     tracing: Tracing,
     graph: Callable[[], GraphModule],
-    around: Callable[[int], AbstractContextManager[Any]] = lambda at: contextlib.nullcontext(),
+    around: Around = _nothing,
     runner: Callable[[GraphModule], Any] = lambda module: module,
 ) -> Iterator[Called]:
     """The calls of its graph."""
@@ -105,9 +113,7 @@ def traced(
         yield Called(called.outcome, {**before, **called.buffers}, called.seconds)
 
 
-def _calls(
-    call: Any, made: Made, state: nn.Module, around: Callable[[int], AbstractContextManager[Any]]
-) -> Iterator[Called]:
+def _calls(call: Any, made: Made, state: nn.Module, around: Around) -> Iterator[Called]:
     for at, (args, kwargs) in enumerate(made.calls):
         if at:
             _train(made.model)

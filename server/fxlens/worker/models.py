@@ -208,6 +208,7 @@ def _trace(
         "taken": [render.span_of(each) for each in report.taken],
         "untaken": render.untaken(report.untaken),
         "baked": render.baked(report.baked),
+        "doubtful": report.doubtful,
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
