@@ -101,7 +101,8 @@ def _text() -> str:
     for number, (name, (init, forward)) in enumerate(MODELS.items()):
         indented = ["".join(f"        {line}\n" for line in lines.splitlines()) for lines in (init, forward)]
         text += f"\n\n# fxlens: Net{number}() <- torch.randn(3, 4)\nclass Net{number}(nn.Module):\n"
-        text += f"    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(4, 4)\n{indented[0]}\n"
+        text += "    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(4, 4)\n"
+        text += f"{indented[0]}\n"
         text += f"    def forward(self, x):\n{indented[1].replace('# <-', f'# <- {name}')}"
     return text
 
@@ -149,9 +150,11 @@ def test_the_editor_shows_it_after_the_trace(shared: Client, folder: Path):
     with shared.lent(deadline=30, lowering="off") as client:
         uri = client.open(folder / "net.py", TEXT.partition("# fxlens: Net1()")[0])
         seen = client.wait(
-            lambda message: message.get("method") == "textDocument/publishDiagnostics"
-            and message["params"]["uri"] == uri
-            and any(each["code"] == "FX236" for each in message["params"]["diagnostics"])
+            lambda message: (
+                message.get("method") == "textDocument/publishDiagnostics"
+                and message["params"]["uri"] == uri
+                and any(each["code"] == "FX236" for each in message["params"]["diagnostics"])
+            )
         )
         (found,) = [each for each in seen["params"]["diagnostics"] if each["code"] == "FX236"]
         assert "# <- buffer that is computed on" in TEXT.splitlines()[found["range"]["start"]["line"]]

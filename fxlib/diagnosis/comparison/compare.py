@@ -13,10 +13,21 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.parting import Parting, part
 from fxlib.diagnosis.comparison.recording import Recorder, Replay
-from fxlib.diagnosis.comparison.sides import CALLS, Called, Given, Made, Tracing, calls_of, eager, parted, traced
+from fxlib.diagnosis.comparison.sides import (
+    CALLS,
+    Called,
+    Difference,
+    Given,
+    Made,
+    Tracing,
+    calls_of,
+    eager,
+    parted,
+    traced,
+)
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.findings import Findings
-from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.place import Place, place_of
 from fxlib.diagnosis.engine.reach import reachable
 from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.report import Finding
@@ -107,6 +118,8 @@ def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | 
         return False, None
     with make() as made:
         new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
+    if tracing.concrete and new[0].outcome.error == "TypeError":
+        return False, None  # rather how the graph takes its arguments
     if not any(map(parted, old, new)):
         return True, None
     return True, _located(again, tracing, old)
@@ -157,7 +170,7 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
 
         @contextlib.contextmanager
         def around(at: int) -> Iterator[None]:
-            recorders.append(Recorder(leaves))
+            recorders.append(Recorder(leaves, root=made.model))
             with recorders[-1]:
                 yield
 
@@ -168,7 +181,7 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
         reason = parted(one, other)
         if reason is not None:
             found = part(recorders[number].events, notes[number], kept.events)
-            return _finding(model, number, other, reason, found)
+            return _finding(model, number, reason, found, recorders[number])
     return None
 
 
@@ -177,11 +190,15 @@ def _nodes(tracer: Any) -> int:
     return 0 if graph is None else len(graph.nodes)
 
 
-def _finding(model: nn.Module, number: int, new: Called, reason: str, found: Parting | None) -> Finding | None:
+def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | None, seen: Recorder) -> Finding | None:
     call, node = CALLS[number], None
-    if found is None:
+    written = place_of(seen.written.get(apart.buffer or ""), {})
+    if found is None and written is not None:
+        place: Place | None = written
+        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph does"
+    elif found is None:
         place = _returned(model)
-        text = f"In {call}, the graph does not do what eager does: {reason}"
+        text = f"In {call}, the graph does not do what eager does: {apart.text}"
     else:
         place, node = found.place, found.node
         it = _it(place)

@@ -118,7 +118,7 @@ class _Scope:
 
     def harmless(self, node: Any) -> bool:
         if isinstance(node, ast.Name):
-            return node.id in self._locals or self._of_global(node.id)
+            return node.id in self._locals or _asks_of_module(node) or self._of_global(node.id)
         if isinstance(node, ast.Attribute):
             return self._of_attribute(node)
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.comprehension):
@@ -196,6 +196,16 @@ def _is_local(target: Any) -> bool:
     if isinstance(target, ast.Starred):
         return _is_local(target.value)
     return isinstance(target, ast.Name)
+
+
+def _asks_of_module(node: Any) -> bool:
+    """Whether a name is that of a type test of the module itself or of one of its attributes, which are not traced."""
+    call: Any = node.parent
+    if node.id not in ("hasattr", "isinstance") or not isinstance(call, ast.Call) or call.func is not node:
+        return False
+    asked: Any = call.args[0] if call.args else None
+    of_attribute = isinstance(asked, ast.Attribute) and node.id == "isinstance"
+    return getattr(asked.value if of_attribute else asked, "id", "") == "self"
 
 
 def _is_ordinary(operator: Any, other: Any) -> bool:

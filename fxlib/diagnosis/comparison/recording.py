@@ -120,11 +120,16 @@ class Recorder(TorchFunctionMode):
         leaves: Iterable[nn.Module] = (),
         site: Callable[[FrameType], Site | None] = spans.current_site,
         nodes: Callable[[], int] = int,
+        root: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.events: list[Event] = []
         self._leaves = tuple(leaves)
         self._site, self._nodes = site, nodes
+        self._root = root
+        self._states: dict[str, tuple[int, int]] = {}
+        self.written: dict[str, Site] = {}
+        """Where each buffer of the root was first changed."""
         self._inside = 0
         self._hooks = contextlib.ExitStack()
 
@@ -132,12 +137,15 @@ class Recorder(TorchFunctionMode):
         for module in self._leaves:
             self._hooks.callback(module.register_forward_pre_hook(self._enter).remove)
             self._hooks.callback(module.register_forward_hook(self._leave).remove)
+        self._states = self._state()
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self._hooks.close()
+        if self.events:
+            self._look(self.events[-1].site)
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         self._inside += 1
@@ -161,7 +169,22 @@ class Recorder(TorchFunctionMode):
             return
         site = self._site(frame)
         if site is not None:
+            self._look(site)
             self.events.append(Event(site, digest(value), self._nodes()))
+
+    def _state(self) -> dict[str, tuple[int, int]]:
+        buffers = self._root.named_buffers() if self._root is not None else ()
+        return {name: (id(each), each._version) for name, each in buffers}
+
+    def _look(self, site: Site) -> None:
+        """Whether a buffer was written by the operation at a site, or has been replaced since the one before it."""
+        now = self._state()
+        for name, (own, version) in now.items():
+            before = self._states.get(name, (own, version))
+            if before != (own, version):
+                last = self.events[-1].site if self.events and before[0] != own else site
+                self.written.setdefault(name, last)
+        self._states = now
 
 
 class Replay(Interpreter):

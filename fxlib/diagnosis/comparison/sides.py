@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -21,10 +23,11 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.leaves import map_tensors
 from fxlib.ir.span import boundary
 
-__all__ = ["CALLS", "Called", "Given", "Made", "Tracing", "calls_of", "eager", "parted", "traced"]
+__all__ = ["CALLS", "Called", "Difference", "Given", "Made", "Tracing", "calls_of", "eager", "parted", "traced"]
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 CALLS = ("the first call", "the second call")
+_SUFFIX = re.compile(r"_\d+$")
 _SCALE = 1.0625
 """What weights are multiplied with after the first call, as training changes them: exact in each floating type."""
 
@@ -108,9 +111,23 @@ def traced(
     """The calls of its graph."""
     before = _buffers(made.model)
     module = graph()
-    calls = tuple((args, {k: v for k, v in kwargs.items() if k not in tracing.concrete}) for args, kwargs in made.calls)
-    for called in _calls(runner(module), Made(made.model, calls), module, around):  # type: ignore[arg-type]
+    first, other = (_without_fixed(made.model, module, given, tracing.concrete) for given in made.calls)
+    for called in _calls(runner(module), Made(made.model, (first, other)), module, around):
         yield Called(called.outcome, {**before, **called.buffers}, called.seconds)
+
+
+def _without_fixed(model: nn.Module, module: nn.Module, given: Given, concrete: Mapping[str, Any]) -> Given:
+    """The arguments of a module as its graph takes them: of those that are fixed some have another name there
+    (``size_1``), the others are none of its."""
+    if not concrete:
+        return given
+    values = dict(inspect.signature(model.forward).bind(*given[0], **given[1]).arguments)
+    found = {}
+    for name in inspect.signature(module.forward).parameters:
+        own = name if name in values else _SUFFIX.sub("", name)
+        if own in values:
+            found[name] = values[own]
+    return (), found
 
 
 def _calls(call: Any, made: Made, state: nn.Module, around: Around) -> Iterator[Called]:
@@ -134,19 +151,26 @@ def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: each.detach().clone() for name, each in model.named_buffers() if isinstance(each, torch.Tensor)}
 
 
-def parted(old: Called, new: Called) -> str | None:
+@dataclass(frozen=True)
+class Difference:
+    """What differs, in a few words; ``buffer`` where nothing but a buffer does."""
+
+    text: str
+    buffer: str | None = None
+
+
+def parted(old: Called, new: Called) -> Difference | None:
     """What differs between a call in eager and one of the graph; None where nothing does."""
     if old.outcome.error is not None:
         return None
     if new.outcome.error is not None:
-        return f"the graph raises {new.outcome.error}"
+        return Difference(f"the graph raises {new.outcome.error}")
     same, _, reason = agree(old.outcome, new.outcome)
     if not same:
-        return reason
-    effects = [each for each in old.outcome.differing_effects(new.outcome)]
-    if effects:
-        return effects[0]
+        return Difference(reason)
+    if effects := old.outcome.differing_effects(new.outcome):
+        return Difference(effects[0])
     for name in old.buffers.keys() & new.buffers.keys():
         if not same_state({name: old.buffers[name]}, {name: new.buffers[name]}):
-            return f"the buffer {name}"
+            return Difference(f"the buffer `{name}` has another value", name)
     return None
