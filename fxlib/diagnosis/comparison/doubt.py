@@ -200,11 +200,11 @@ def _is_local(target: Any) -> bool:
 
 def _asks_of_module(node: Any) -> bool:
     """Whether a name is that of a type test of the module itself or of one of its attributes, which are not traced."""
-    call: Any = node.parent
-    if node.id not in ("hasattr", "isinstance") or not isinstance(call, ast.Call) or call.func is not node:
+    call, test = node.parent, node.id
+    if test not in ("hasattr", "isinstance") or not isinstance(call, ast.Call) or call.func is not node:
         return False
     asked: Any = call.args[0] if call.args else None
-    of_attribute = isinstance(asked, ast.Attribute) and node.id == "isinstance"
+    of_attribute = isinstance(asked, ast.Attribute) and test == "isinstance"
     return getattr(asked.value if of_attribute else asked, "id", "") == "self"
 
 
