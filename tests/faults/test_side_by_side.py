@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 STEP = contextvars.ContextVar("step", default=0)
+TURN = contextvars.ContextVar("turn", default=0)
 TABLES = {}
 
 
@@ -60,6 +61,10 @@ DIFFER = {
     "singledispatch": ("", "return scale(x)"),
     "operator.iadd": ("", "y = x * 1\nz = y\noperator.iadd(y, 1)\nreturn z * 2  # <-"),
     "context variable": ("", "STEP.set(STEP.get() + 1)\nreturn x * STEP.get()  # <-"),
+    "way that only eager takes": (
+        "",
+        "TURN.set(TURN.get() + 1)\ny = x + 1\nif TURN.get() > 1:  # <-\n    y = y * 2\nreturn y + x",
+    ),
     "attribute that nobody has": (
         "",
         "try:\n    x.no_such\n    return x * 3  # <-\nexcept AttributeError:\n    return x * 2",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +64,29 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
         elif not now and certain:
             number, node, _ = certain[0]
             found.append((number, 1, lambda n=node: _way(n, ran)))  # type: ignore[misc]
+    known = placed.keys() | held.keys()
     for _, _, make in sorted(found, key=lambda each: each[:2]):
         parting = make()
         if parting is not None:
-            return parting
+            return _other_way(parting, eager, known) or parting
+    return None
+
+
+def _other_way(parting: Parting, eager: Sequence[Event], known: Collection[Key]) -> Parting | None:
+    """Where a node gives something else because eager has come to an operation before it that the graph has not: the
+    test that decided."""
+    if parting.kind != "value":
+        return None
+    here = key_of(parting.place.site)
+    for event in eager:
+        key = key_of(event.site)
+        if key == here:
+            break
+        same_frame = key[:-1] == here[:-1] and key[-1][:3] == here[-1][:3]
+        if same_frame and key not in known and (place := place_of(event.site, {})) is not None:
+            test = _deciding(place.node) if place.node is not None else None
+            if test is not None:
+                return Parting("way", place.widened(test), parting.node)
     return None
 
 

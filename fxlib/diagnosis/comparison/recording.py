@@ -6,6 +6,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -198,7 +199,10 @@ class Replay(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         value = super().run_node(n)
-        self.values.append((n, digest(value)))
+        # To take an item of a tuple is no operation of torch's.
+        items = n.target is operator.getitem and not isinstance(self.env[n.args[0]], torch.Tensor)
+        if not items:
+            self.values.append((n, digest(value)))
         return value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
