@@ -7,8 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-# The tests start hundreds of processes, each of which would compile the sources anew.
-unset PYTHONDONTWRITEBYTECODE
+# The tests start hundreds of processes: each would compile the sources again, or import torch again, since a path could
+# bring another one (tests/server/warm_python.py).
+unset PYTHONDONTWRITEBYTECODE PYTHONPATH
 
 # What `check` runs of pytest: of each part what it is for, where it takes seconds.
 heart=(

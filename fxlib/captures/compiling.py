@@ -11,11 +11,12 @@ import torch
 
 from fxlib.captures import recompiling, torch_side
 from fxlib.captures.break_log import Break, break_of, breaks_of_log
-from fxlib.captures.break_rules import failure_of, finding_of, first_line
+from fxlib.captures.break_rules import failure_of, finding_of, first_line, stopped_at
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users
 from fxlib.captures.replacing import Replacements
 from fxlib.captures.verdict import Part, Verdict
+from fxlib.diagnosis.report import Finding
 
 __all__ = ["judge_compile"]
 
@@ -61,7 +62,7 @@ def judge_compile(
     verdict.findings += recompiling.findings_of(module, run.log)
     if run.error is not None:
         verdict.findings.append(failure_of(run.error))
-    elif whole is not None and not torch_side.is_unsupported(whole):
+    elif whole is not None and not _told(whole, verdict.findings):
         # Without breaks Dynamo goes further, and may meet what it does not meet with them.
         verdict.findings.append(failure_of(whole, fullgraph=True))
     verdict.seconds = time.perf_counter() - start
@@ -95,12 +96,18 @@ def _hidden(
     return found, False
 
 
-def _findings(breaks: list[Break], hidden: list[Break]) -> list[Any]:
+def _findings(breaks: list[Break], hidden: list[Break]) -> list[Finding]:
     """One finding for each expression of the user's, in the order of the run."""
     by_place: dict[Any, list[Break]] = {}
     for each in [*breaks, *hidden]:
         by_place.setdefault(each.span, []).append(each)
     return [finding_of(group, hidden=group[0] in hidden) for group in by_place.values()]
+
+
+def _told(error: BaseException, findings: list[Finding]) -> bool:
+    """Whether an error of ``fullgraph=True`` is about one of the expressions at which the graph breaks without it."""
+    path = stopped_at(error)
+    return torch_side.is_unsupported(error) and (not path or path[-1] in [each.span for each in findings])
 
 
 def _overlaps(span: Any, places: set[Any]) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from types import FunctionType, TracebackType
 from typing import Any, NamedTuple
 
@@ -44,29 +44,51 @@ class Frame(NamedTuple):
 
 
 _NONE = ast.Module([], [])
-_trees: dict[str, tuple[int, ast.Module | None]] = {}
+
+
+class _File:
+    """The lines of a file as `linecache` has them, and what is asked of their syntax tree, looked up once."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.spans: dict[tuple[int, int | None, int | None], Span] = {}
+        self._starts: dict[tuple[int, int], list[ast.expr]] | None = None
+        self.tree: ast.Module | None = None
+        with contextlib.suppress(SyntaxError, ValueError):
+            self.tree = ast.parse("".join(lines)) if lines else None
+
+    def starting_at(self, start: tuple[int, int]) -> list[Any]:
+        """The expressions that start at a position, outermost first."""
+        if self._starts is None:
+            self._starts = {}
+            for node in ast.walk(self.tree) if self.tree is not None else ():
+                if isinstance(node, ast.expr):
+                    self._starts.setdefault((node.lineno, node.col_offset), []).append(node)
+        return self._starts.get(start, [])
+
+
+_files: dict[str, _File] = {}
+
+
+def _file(file: str) -> _File:
+    lines = linecache.getlines(file)
+    known = _files.get(file)
+    if known is None or known.lines is not lines:
+        if len(_files) > 100:
+            _files.clear()
+        known = _files[file] = _File(lines)
+    return known
 
 
 def file_tree(file: str) -> ast.Module | None:
     """The syntax tree of a file as `linecache` has it; None where it has none or where it does not parse."""
-    lines = linecache.getlines(file)
-    text = "".join(lines)
-    known = _trees.get(file)
-    if known is None or known[0] != hash(text):
-        if len(_trees) > 100:
-            _trees.clear()
-        try:
-            tree = ast.parse(text) if text else None
-        except (SyntaxError, ValueError):
-            tree = None
-        known = _trees[file] = (hash(text), tree)
-    return known[1]
+    return _file(file).tree
 
 
 _owned: list[str] = []
 
 
-@contextmanager
+@contextlib.contextmanager
 def owned(module: torch.nn.Module) -> Iterator[None]:
     """While this lasts, the files of the installed package that a module is defined in count as the user's."""
     file = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
@@ -98,27 +120,29 @@ def expression_at(frame: Frame) -> Span:
     it ends. The syntax tree has the expression that fits. Without columns it is the statement of that line, up to its
     colon where it has a body.
     """
-    tree = file_tree(frame.file)
+    file = _file(frame.file)
+    place = (frame.line, frame.column, frame.end_column)
+    if place not in file.spans:
+        file.spans[place] = _expression_in(file, frame)
+    return file.spans[place]
+
+
+def _expression_in(file: _File, frame: Frame) -> Span:
     if frame.column is None:
-        return _statement(tree, frame)
-    start = (frame.line, frame.column)
-    best: Any = None
-    for node in _starting_at(tree, start):
+        return _statement(file.tree, frame)
+    starting = file.starting_at((frame.line, frame.column))
+    for node in starting:
         if frame.end_column is None or node.end_col_offset == frame.end_column:
             return _span(frame.file, node)
-        best = best or node
-    if any(isinstance(node, ast.stmt) and (node.lineno, node.col_offset) == start for node in ast.walk(tree or _NONE)):
-        return _statement(tree, frame)
+    if any(_starts_at(node, frame) for node in ast.walk(file.tree or _NONE) if isinstance(node, ast.stmt)):
+        return _statement(file.tree, frame)
     if frame.end_column is not None and frame.end_column > frame.column:
         return Span(frame.file, frame.line, frame.column, frame.line, frame.end_column)
-    return _span(frame.file, best) if best is not None else _statement(tree, frame)
+    return _span(frame.file, starting[0]) if starting else _statement(file.tree, frame)
 
 
-def _starting_at(tree: ast.AST | None, start: tuple[int, int]) -> Iterator[Any]:
-    """The expressions that start at a position, outermost first."""
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.expr) and (node.lineno, node.col_offset) == start:
-            yield node
+def _starts_at(node: ast.stmt, frame: Frame) -> bool:
+    return (node.lineno, node.col_offset) == (frame.line, frame.column)
 
 
 def _span(file: str, node: Any) -> Span:
@@ -156,10 +180,9 @@ def _statement(tree: ast.AST | None, frame: Frame) -> Span:
 
 def iterated(span: Span) -> Span:
     """Of a comprehension, what it goes through: that is what runs when its first item is asked for."""
-    for node in ast.walk(file_tree(span.file) or _NONE):
-        if not isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            continue
-        if _span(span.file, node) == span:
+    for node in _file(span.file).starting_at((span.line, span.column)):
+        is_comprehension = isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        if is_comprehension and _span(span.file, node) == span:
             return _span(span.file, node.generators[0].iter)
     return span
 

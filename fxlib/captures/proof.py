@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,9 +99,9 @@ class CaptureChecker(Checker):
                 if each.kind != "around" and each.id not in fix.id.split("+"):
                     yield joined(fix, each, self.read)
 
-    def verify(self, fix: Fix, finding: Any) -> Verdict:
+    def verify(self, fix: Fix, finding: Any, *more: Any) -> Verdict:
         """As `Checker.verify`."""
-        return super().verify(fix, self.own(finding))
+        return super().verify(fix, *map(self.own, (finding, *more)))
 
     def own(self, finding: Any) -> Any:
         """The finding as this capture has it."""
@@ -122,8 +122,8 @@ class CaptureChecker(Checker):
 
     # ---- judgements
 
-    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, found: list[Any]) -> None:
-        super()._compare_findings(verdict, fix, finding, found)
+    def _compare_findings(self, verdict: Verdict, fix: Fix, wanted: Sequence[Any], found: list[Any]) -> None:
+        super()._compare_findings(verdict, fix, wanted, found)
         # A failure that torch gives no place for has no line to compare.
         known = {each.code for each in self.before.report.findings if each.span is None}
         if any(each.span is None and each.severity == "error" and each.code not in known for each in found):
@@ -146,10 +146,10 @@ class CaptureChecker(Checker):
         """Whether two calls differ as the note of the fix says."""
         return (old.error, new.error) in self._announces
 
-    def _verify(self, fix: Fix, finding: Any, before: Any) -> Verdict:
+    def _verify(self, fix: Fix, wanted: Sequence[Any], before: Any) -> Verdict:
         self._announces = [_ANNOUNCED[name] for name in fix.id.split("+") if name in _ANNOUNCED]
         with torch_side.settings_kept(SETTINGS.values()):
-            return super()._verify(fix, finding, before)
+            return super()._verify(fix, wanted, before)
 
     def _at_another_batch(self, before: Any, after: Any) -> str | None:
         """What differs for a batch that is one larger; None where nothing does, or the original does not take it."""

@@ -34,9 +34,12 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     """The findings about a model that was exported. Values are compared by running both twice, unless the model has no
     data or is slow."""
     found: list[Finding] = []
-    changed, seconds = _changed(module, args, kwargs)
+    without_data = _without_data(module, args, kwargs)
+    changed, seconds = [], 0.0
+    if not without_data or any(_written(tree) for _, _, tree in forwards(module)):
+        changed, seconds = _changed(module, args, kwargs)
     differs = None
-    if seconds < _SLOW and not _without_data(module, args, kwargs):
+    if seconds < _SLOW and not without_data:
         differs = _differs(module, args, kwargs, program)
     for name in changed:
         for span in _writes(module, name):
@@ -135,20 +138,26 @@ def _same(one: Any, other: Any) -> bool:
 
 def _writes(module: torch.nn.Module, name: str) -> Iterator[Span]:
     """Where a forward writes an attribute, or into what it holds."""
-    owners = {(name, ".", method) for method in _CHANGING}
     for _, code, tree in forwards(module):
-        for node in ast.walk(tree):
-            targets: list[ast.expr] = []
-            if isinstance(node, ast.Assign):
-                targets = node.targets
-            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-                targets = [node.target]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".") in owners:
-                yield span_of(node, code.co_filename)
-            for target in targets:
-                owner = target.value if isinstance(target, ast.Subscript) else target
-                if ast.unparse(owner) == name:
-                    yield span_of(target, code.co_filename)
+        yield from (span_of(node, code.co_filename) for node, owner in _written(tree) if owner == name)
+
+
+def _written(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """What is assigned to, or changed by a call of its own, and the attribute that this is or is held by."""
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            held = node.func.value
+            if node.func.attr in _CHANGING and isinstance(held, ast.Attribute):
+                yield node, ast.unparse(held)
+        for target in targets:
+            owner = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(owner, ast.Attribute):
+                yield target, ast.unparse(owner)
 
 
 def _moments(module: torch.nn.Module) -> Iterator[Span]:

@@ -215,6 +215,11 @@ class Captured:
     log: list[Logged] = field(default_factory=list)
     error: BaseException | None = None
 
+    @property
+    def is_one(self) -> bool:
+        """Whether the first call was one graph, and nothing beside it."""
+        return len(self.graphs) == 1 and not any(each.artifact == "graph_breaks" for each in self.log)
+
 
 class _Stop(BaseException):
     """The graph is captured, and nothing has to run."""
@@ -267,18 +272,27 @@ def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynami
 def compiled_parts(
     module: Callable, calls: list[tuple[tuple, dict[str, Any]]], dynamic: bool | None = None
 ) -> Captured:
-    """Run ``module`` under torch.compile, once for each pair of arguments, as a user does; graphs run as they are."""
+    """Run ``module`` under torch.compile, once for each pair of arguments, as a user does; graphs run as they are.
+
+    Of a model that is one graph, later calls end where that graph would run: whether it still fits is known then.
+    """
     captured = Captured()
     first = True
 
     def keep(graph: Any, inputs: Any) -> Any:
-        if first:
-            captured.graphs.append(graph)
-            reason = getattr(graph, "compile_subgraph_reason", None)
-            captured.ends.append(reason.user_stack if reason is not None and reason.graph_break else None)
-        else:
+        if not first:
             captured.again += 1
-        return graph.forward
+            return graph.forward
+        captured.graphs.append(graph)
+        reason = getattr(graph, "compile_subgraph_reason", None)
+        captured.ends.append(reason.user_stack if reason is not None and reason.graph_break else None)
+
+        def run(*inputs: Any) -> Any:
+            if not first and captured.is_one:
+                raise _Stop
+            return graph.forward(*inputs)
+
+        return run
 
     torch.compiler.reset()
     try:
@@ -286,7 +300,8 @@ def compiled_parts(
         with quiet(), _distributions_as_dynamo_has_them(), logs as captured.log:
             run = torch.compile(module, backend=keep, dynamic=dynamic)
             for args, kwargs in calls:
-                run(*args, **kwargs)
+                with contextlib.suppress(_Stop):
+                    run(*args, **kwargs)
                 first = False
     except Exception as error:
         # A later call may be one that the model does not take.

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["check_traced"]
+__all__ = ["check_float_graph", "check_traced"]
 
 
 def check_traced(value: Any, caller: str) -> None:
@@ -23,3 +23,18 @@ def check_traced(value: Any, caller: str) -> None:
     kind = f"{'an' if type(value).__name__[0] in 'AEIOUaeiou' else 'a'} {type(value).__name__}"
     hint = "; trace it first: fxlib.symbolic_trace(model)" if isinstance(value, torch.nn.Module) else ""
     raise TypeError(f"{caller} takes a GraphModule, not {kind}{hint}")
+
+
+def check_float_graph(value: Any, caller: str) -> None:
+    """
+    Raises:
+        TypeError: it has no graph.
+        ValueError: a layer of it was made for this machine's kernels by a pass, and has no float layer's weights.
+    """
+    check_traced(value, caller)
+    for name, module in value.named_modules():
+        if hasattr(module, "_packed"):
+            raise ValueError(
+                f"{caller} takes a graph with layers as they were traced, but {name!r} is a {type(module).__name__} "
+                "that a pass has made; apply it to the traced model"
+            )

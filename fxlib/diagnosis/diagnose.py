@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -26,7 +28,7 @@ from fxlib.diagnosis.report import Finding, Report
 from fxlib.ir.graph import Graph
 from fxlib.ir.span import Span, resolve
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "graph_of"]
 
 _LIMITS = Limits()
 
@@ -89,6 +91,18 @@ def diagnose(
     return report
 
 
+def graph_of(root: nn.Module) -> Graph | None:
+    """The graph of the report that `diagnose` makes without example inputs, in a part of the time: nothing is looked
+    for beside it. ``root`` is left as it was."""
+    subject = Subject.of(root, None, None, (), LOOKERS, None)
+    try:
+        search = Search(subject, AT_PROBES)
+        search.explore(replace(_LIMITS, enough=True))
+        return search.best.graph
+    finally:
+        subject.snapshot.restore()
+
+
 def _report(search: Search) -> Report:
     """Trace strictly where there is doubt, make the graph module, and put the findings in order."""
     report = Report()
@@ -96,12 +110,12 @@ def _report(search: Search) -> Report:
     loud = [finding for finding in found if finding.loud]
     own = subject.own_tracer
     tracer: Any = None if loud or own is not None or not run.complete else run.tracer
-    report.graph = run.graph
+    graph = run.graph
     if tracer is None:
         subject.snapshot.restore()
         tracer = StrictTracer(subject.leaves) if own is None else own()
         try:
-            report.graph = _traced(tracer, subject)
+            graph = _traced(tracer, subject)
             for finding in loud:
                 found.remove(finding)
         except Exception as error:
@@ -110,23 +124,27 @@ def _report(search: Search) -> Report:
                 message = f"The tracer of the project, {type(tracer).__name__}, raises {': '.join(report.error)}"
                 found.add("FX199", search.root_class(), message, error=error)
             tracer = None
-    same = report.graph is run.graph
-    if tracer is not None and report.graph is not None:
-        _put_constants(tracer)
-        try:
-            report.graph_module = GraphModule(tracer.root, report.graph, subject.name)
-            report.graph = report.graph_module.graph
-        except SyntaxError as error:
-            # Some concrete arguments have no generated code, here as in torch.fx.
-            report.error = _described(error)
-            found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
-    if same:
-        _annotate(report, run)
+    if graph is run.graph:
+        report._annotate = partial(_annotate, run)
     elif own is not None and tracer is not None:
-        _annotate_by_name(report, run)
+        report._annotate = partial(_annotate_by_name, run)
+    report._graph = graph
+    if tracer is not None and graph is not None:
+        report.traces, report._make = True, partial(_module, tracer.root, subject.name, tracer.root.training)
+        constants = getattr(tracer, "tensor_attrs", {})
+        if constants or subject.snapshot.differs() or not graph.python_code("self")._deferrable:
+            # Of what forward has put on the module, and what might not compile.
+            _put_constants(tracer.root, constants)
+            try:
+                assert report.graph_module is not None
+            except SyntaxError as error:
+                # Some concrete arguments have no generated code, here as in torch.fx.
+                report.traces, report.error = False, _described(error)
+                found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
-    report.doubtful = doubtful(subject.root, subject.instrumentation.functions, subject.instrumentation.own_code)
+    code = subject.instrumentation
+    report._doubt = lambda: doubtful(subject.root, code.functions, code.own_code)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)
@@ -181,29 +199,31 @@ def _module_of_package(place: Place) -> tuple[Span, CodeType] | None:
     return None if span is None or forward is None else (span, forward)
 
 
-def _put_constants(tracer: Any) -> None:
+def _put_constants(root: Any, constants: Mapping[Any, str]) -> None:
     """The constants of a trace, back on its root: restoring the module has taken them away."""
-    for value, path in getattr(tracer, "tensor_attrs", {}).items():
-        if "." not in path and not hasattr(tracer.root, path):
-            setattr(tracer.root, path, value)
+    for value, path in constants.items():
+        if "." not in path and not hasattr(root, path):
+            setattr(root, path, value)
 
 
-def _annotate(report: Report, run: Run) -> None:
+def _module(root: Any, name: str, training: bool, graph: Graph) -> GraphModule:
+    made = GraphModule(root, graph, name)
+    made.training = training
+    return made
+
+
+def _annotate(run: Run, graph: Graph) -> None:
     """Values of the nodes as ``meta["val"]``: `TensorMeta` for tensors, plain values for the rest."""
-    if run.graph is None or report.graph is None:
-        return
-    for node, own in zip(run.graph.nodes, report.graph.nodes, strict=False):
+    for node in graph.nodes:
         value = run.values.known.get(node)
         if value is not None and type(value) is not Unknown:
-            own.meta["val"] = value
+            node.meta["val"] = value
 
 
-def _annotate_by_name(report: Report, run: Run) -> None:
+def _annotate_by_name(run: Run, graph: Graph) -> None:
     """Places of the nodes of another tracer's graph, which has none, and values: those of the same nodes here."""
-    if run.graph is None or report.graph is None:
-        return
-    known = {node.name: node for node in run.graph.nodes}
-    for own in report.graph.nodes:
+    known = {node.name: node for node in run.nodes}
+    for own in graph.nodes:
         node = known.get(own.name)
         if node is None or (node.op, node.target) != (own.op, own.target):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,29 +94,48 @@ class MutationError(ValueError):
 class Report:
     """The result of :func:`fxlib.diagnose`.
 
-    ``graph`` is complete when ``traces`` is true, and otherwise as far as the trace could be carried on, past every
-    finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what torch.fx raises, as
-    ``(class name, message)``. ``taken`` are the blocks under conditions that were reached, ``untaken`` those that were
-    not. ``mutations`` are the nodes of ``graph`` that write in place, including those that no rule reports (a ReLU on
-    a value that nothing else reads). ``doubtful``: the code does more than call layers and torch, so that running
-    model and graph side by side (`fxlib.compare`) might show what no rule knows. ``timings`` are milliseconds.
+    ``traces`` says whether torch.fx traces this root. ``graph`` is complete then, and otherwise as far as the trace
+    could be carried on, past every finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what
+    torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
+    ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
+    no rule reports (a ReLU on a value that nothing else reads). ``doubtful``: the code does more than call layers and
+    torch, so that `fxlib.compare` may show what no rule knows. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
-    graph: Graph | None = None
-    graph_module: GraphModule | None = None
+    traces: bool = False
     taken: list[Span] = field(default_factory=list)
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
     error: tuple[str, str] | None = None
-    doubtful: bool = True
     timings: dict[str, float] = field(default_factory=dict)
+    _graph: Graph | None = None
+    _make: Callable[[Graph], GraphModule] | None = None
+    _graph_module: GraphModule | None = None
+    _annotate: Callable[[Graph], None] | None = None
+    _doubt: Callable[[], bool] = lambda: True
 
     @property
-    def traces(self) -> bool:
-        """Whether torch.fx traces this root."""
-        return self.graph_module is not None
+    def graph(self) -> Graph | None:
+        """What was traced. Values are put on the nodes when somebody looks at them: findings are known before."""
+        annotate, self._annotate = self._annotate, None
+        if annotate is not None and self._graph is not None:
+            annotate(self._graph)
+        return self._graph
+
+    @property
+    def graph_module(self) -> GraphModule | None:
+        """The graph as a module. It is made when somebody asks for it."""
+        make, self._make = self._make, None
+        if make is not None and self._graph is not None:
+            self._graph_module = make(self._graph)
+        return self._graph_module
+
+    @property
+    def doubtful(self) -> bool:
+        """The code is read when somebody asks."""
+        return self._doubt()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

@@ -1,13 +1,14 @@
 """The leaves of nested arguments and results, and one thing where several may stand."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-__all__ = ["as_sequence", "cast", "copied", "map_tensors", "tensors_in"]
+__all__ = ["as_sequence", "cast", "copied", "map_tensors", "storages", "tensors_in"]
 
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
@@ -37,6 +38,17 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
         return made
 
     return pytree.tree_map(mapped, value)
+
+
+def storages(value: object) -> set[Hashable]:
+    """A key for each piece of memory that the tensors of a value lie in."""
+    found: set[Hashable] = set()
+    for tensor in tensors_in(value):
+        try:
+            found.add(StorageWeakRef(tensor.untyped_storage()))
+        except (NotImplementedError, RuntimeError):  # opaque and sparse tensors have none
+            found.add(("tensor", id(tensor)))
+    return found
 
 
 def _is_record(value: Any) -> bool:

@@ -6,12 +6,12 @@ model on tensors of known shapes, so that it also takes models whose Python look
 
 from __future__ import annotations
 
-import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
 from fxlib.ir.graph import Graph
-from fxlib.ir.modules import copy_of, data_kept
+from fxlib.ir.modules import copy_of, data_kept, writes_undone
 from fxlib.ir.node import Node, map_arg
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
 from fxlib.lowering.onnx.registry import find
+from fxlib.lowering.part import EnginePart
 from fxlib.lowering.structure import TENSOR, Form, put_together, take_apart
 from fxlib.lowering.values import is_fixed
+from fxlib.shapes.kernel import refusals_unlogged
 
 CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
 """Name -> what made the graph, for people."""
@@ -52,7 +54,9 @@ class Captured:
     output: Form | None
     """The form of the result, where the graph returns its tensors only."""
     refused: str | None = None
-    """Why there is no trace, where another capture took its place."""
+    """Why it is no trace, where another capture took its place."""
+    lost: tuple[str, ...] = ()
+    """The parameters and buffers that forward wrote to while it was traced: the graph does not."""
 
 
 def check_model(model: Any, caller: str, capture: str | None = None) -> None:
@@ -63,6 +67,10 @@ def check_model(model: Any, caller: str, capture: str | None = None) -> None:
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{caller} takes as model a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise TypeError(f"{caller} takes as model a module of Python, not a {type(model).__name__} of TorchScript")
+    if any(isinstance(each, EnginePart) for each in model.modules()):
+        raise TypeError(f"{caller} got a model that is lowered already; lower the one that it was made of")
     if capture is not None and capture not in CAPTURES:
         raise ValueError(f"{caller} has no capture {capture!r}; one of {', '.join(map(repr, CAPTURES))}, or None")
 
@@ -85,29 +93,44 @@ def capture(
     model = adopted(model)
     if wanted == "export" and not isinstance(model, GraphModule):
         return export(model, inputs, dtype)
+    cause: Exception | None = None
     try:
-        return trace(model, inputs, dtype)
+        found = trace(model, inputs, dtype)
+        if wanted == "fx" or not found.lost:
+            return found
+        refused = f"forward writes to {_listed(found.lost)} only while it is traced; capture='fx' takes that trace"
     except Exception as error:
         if wanted == "fx" or isinstance(model, GraphModule):
             raise
-        refused = first_line(error)
-        try:
-            found = export(model, inputs, dtype)
-        except Exception as second:
-            raise CaptureError(
-                f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {first_line(second)}"
-            ) from error
-        found.refused = refused
-        return found
+        cause, refused = error, first_line(error)
+    return export_instead(model, inputs, dtype, refused, cause)
+
+
+def export_instead(
+    model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None, refused: str, cause: Exception | None = None
+) -> Captured:
+    """By torch.export, where no trace will do for the reason `refused`.
+
+    Raises:
+        CaptureError: it cannot be exported either.
+    """
+    try:
+        found = export(model, inputs, dtype)
+    except Exception as second:
+        raise CaptureError(
+            f"{type(model).__name__} cannot be captured. torch.fx: {refused}. torch.export: {first_line(second)}"
+        ) from cause or second
+    found.refused = refused
+    return found
 
 
 def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
     """By a symbolic trace, in which only the tensors of the inputs are symbolic; the graph of a GraphModule is taken as
     it is."""
-    gm = model
+    gm, lost = model, list[str]()
     if not isinstance(gm, GraphModule):
         concrete = inputs.concrete_args()
-        with unchanged(model), data_kept(model), warnings.catch_warnings():
+        with unchanged(model), data_kept(model), writes_undone(model) as lost, warnings.catch_warnings():
             if concrete is not None:
                 warnings.simplefilter("ignore")  # of constants that the trace writes no check for: a call checks them
             gm = symbolic_trace(model, concrete)
@@ -120,7 +143,7 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
     functionalize(private)
     if dtype is not None:
         private = copy_of(private).to(dtype)
-    return Captured(private, _cast(inputs.tensors, dtype), "fx", output)
+    return Captured(private, _cast(inputs.tensors, dtype), "fx", output, lost=tuple(lost))
 
 
 def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
@@ -277,16 +300,10 @@ def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings, and without its log of the operator that an export fails at: the error has it."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.disabled = before
+    """Without torch's warnings, and without what it logs and prints of an export that fails: the error has it."""
+    with warnings.catch_warnings(), redirect_stderr(StringIO()), refusals_unlogged():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _without_constants(gm: GraphModule, forms: Sequence[Form]) -> None:
@@ -332,12 +349,16 @@ def with_own_graph(gm: GraphModule) -> GraphModule:
     made = graph.output(result)
     made.meta.update(output.meta)
     private = GraphModule(gm, graph, type(gm).__name__)
-    private.eval()
+    private.training = False  # its layers are the model's own
     return private
 
 
 def _cast(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None) -> list[torch.Tensor]:
     return [each.to(dtype) if dtype is not None and each.is_floating_point() else each for each in tensors]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def first_line(error: BaseException) -> str:

@@ -27,6 +27,18 @@ class EngineError(RuntimeError):
     """An engine is missing or failed; the text says what to do."""
 
 
+class NotTaken(EngineError):
+    """An engine refuses one node, so that the others could go without it."""
+
+    def __init__(self, text: str, node: str) -> None:
+        """
+        Args:
+            node: the name of the ONNX node.
+        """
+        super().__init__(text)
+        self.node = node
+
+
 @dataclass
 class BuildOptions:
     """How a program is built. An engine ignores what it has no use for; `Engine.options` names what it uses."""
@@ -112,6 +124,15 @@ class Program(ABC):
         """The kernels with their times on these inputs: medians of `runs` runs after two more."""
         found = self.timed(inputs, runs + _WARM_UP)
         return [replace(kernel, ms=statistics.median(times[_WARM_UP:] or times)) for kernel, times in found]
+
+
+class NothingToRun(Program):
+    """The program of a part that gives no tensor."""
+
+    info: dict[str, Any] = {}
+
+    def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return []
 
 
 @dataclass(frozen=True)

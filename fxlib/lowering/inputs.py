@@ -151,6 +151,9 @@ class Inputs:
     def problem(self, tensors: Sequence[Any], caller: str) -> Exception | None:
         """What is wrong with tensors that a lowered model failed on; None where they are as in the example."""
         for label, tensor, dtype, sizes in zip(self.labels, tensors, self.dtypes, self.sizes, strict=True):
+            if tensor.is_meta or tensor.layout != torch.strided:
+                kind = "on the meta device" if tensor.is_meta else f"in the layout {tensor.layout}"
+                return TypeError(f"{caller} got {label!r} {kind}, but an engine takes tensors with their data in rows")
             if tensor.dtype != dtype:
                 return TypeError(f"{caller} got {label!r} of {tensor.dtype}, but the model was lowered for {dtype}")
             if len(sizes) != tensor.dim() or not all(map(_fits, sizes, tensor.shape)):

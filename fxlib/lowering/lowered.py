@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fxlib.capture.module_state import unchanged
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.interop.convert import adopted
 from fxlib.ir.leaves import cast, copied
 from fxlib.ir.modules import data_kept
-from fxlib.lowering.difference import difference
-from fxlib.lowering.engine import BuildOptions, EngineError
+from fxlib.lowering.capture import Captured, export_instead
+from fxlib.lowering.difference import difference, in_words
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, NothingToRun, NotTaken, Program
 from fxlib.lowering.engines import DEFAULT, get
 from fxlib.lowering.inputs import Dynamic, Inputs
+from fxlib.lowering.onnx.export import Reason
 from fxlib.lowering.part import EnginePart
-from fxlib.lowering.prepare import precision_of_graph, prepare
+from fxlib.lowering.prepare import Prepared, precision_of_graph, prepare, prepare_captured
 from fxlib.lowering.profile import LayerTime, layer_times
 from fxlib.lowering.report import LoweringReport
 from fxlib.lowering.split import MIN_NODES
@@ -50,7 +54,7 @@ class LoweredModule(torch.nn.Module):
         self.options = options
         self.inputs = inputs
         self.output = output
-        self.eval()
+        self.training = False  # what stays in PyTorch are layers of the model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
@@ -184,59 +188,132 @@ def lower(
         model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
         min_nodes=min_nodes, say=say,
     )  # fmt: skip
-    if "profiles" in chosen.options:
-        prepared.add_profiles()
-    writes = Aliases(prepared.captured.gm).changes_state()
-    report = prepared.report(type(model).__name__, engine, chosen.label, precision)
-    rows = {row.name: row for row in report.parts}
-    outer = prepared.cut.module
-    start = time.perf_counter()
-    for index, (name, exported) in enumerate(prepared.exports.items()):
-        say(f"build {name}", 0.3 + 0.6 * index / len(prepared.exports))
-        begun = time.perf_counter()
-        try:
-            program = chosen.build(exported, options)
-        except EngineError:
-            _run(model, prepared.inputs, writes)
-            raise
-        rows[name].build_ms = (time.perf_counter() - begun) * 1e3
-        rows[name].info = dict(program.info)
-        setattr(outer, name, EnginePart(exported, program))
-    built = time.perf_counter()
-    report.timings["build"] = (built - start) * 1e3
-    casting: torch.nn.Module = outer if half is None else _Casting(outer, half)
-    lowered = LoweredModule(casting, report, options, prepared.inputs, prepared.captured.output)
+    made = _Made(model, prepared, chosen, options, precision, half)
+    lowered = made.build(say)
     say("compare", 0.95)
-    compare(lowered, model, writes)
-    report.timings["compare"] = (time.perf_counter() - built) * 1e3
+    made.compare(lowered)
+    if capture is None and (misled := made.misled(lowered)):
+        exported = export_instead(model, prepared.inputs, half, misled)
+        made.prepared = prepare_captured(prepared.inputs, exported, min_nodes, say=say)
+        lowered = made.build(say)
+        made.compare(lowered)
     say("done", 1.0)
     return lowered
 
 
-def compare(lowered: LoweredModule, model: torch.nn.Module, writes: bool = False) -> None:
-    """Run both on the example inputs and write the largest differences into the report; does nothing where the inputs
-    have no data. `writes` is whether forward writes to parameters; afterwards they are as before."""
-    inputs = lowered.inputs
-    if any(tensor.is_meta for tensor in [*inputs.tensors, *model.parameters()]):
-        return
-    if any("cannot_run" in part.info for part in lowered.report.parts):
-        return
-    with torch.no_grad():
-        expected = take_apart(_run(model, inputs, writes))[0]
-        with unchanged(model), data_kept(model, writes):
-            got = take_apart(inputs.call(lowered, copied(inputs.tensors)))[0]
-    lowered.report.max_abs_error, lowered.report.max_rel_error = difference(expected, got)
+_APART = 1e-2
+"""A relative difference from eager that no engine makes in fp32."""
 
 
-def _run(model: torch.nn.Module, inputs: Inputs, writes: bool) -> Any:
-    """What the model itself gives for the example; what it holds is as before, parameters where `writes` says so.
+@dataclass
+class _Made:
+    """A lowered model in the making."""
+
+    model: torch.nn.Module
+    prepared: Prepared
+    engine: Engine
+    options: BuildOptions
+    precision: str
+    half: torch.dtype | None
+    """What the graph's floating-point values are cast to."""
+
+    def build(self, say: Callable[[str, float], None]) -> LoweredModule:
+        """With a program of the engine for each part. A node that it refuses stays in PyTorch.
+
+        Raises:
+            EngineError: it refuses the model.
+            ValueError: the model itself fails.
+        """
+        start = time.perf_counter()
+        while True:
+            prepared = self.prepared
+            if "profiles" in self.engine.options:
+                prepared.add_profiles()
+            try:
+                programs = self._programs(say)
+                break
+            except NotTaken as error:
+                if not prepared.leave(error.node, Reason("FX499", str(error))):
+                    raise
+            except EngineError:
+                _run(self.model, prepared.inputs, self._writes())
+                raise
+        report = prepared.report(type(self.model).__name__, self.engine.name, self.engine.label, self.precision)
+        rows = {row.name: row for row in report.parts}
+        for name, (program, ms) in programs.items():
+            rows[name].build_ms, rows[name].info = ms, dict(program.info)
+            setattr(prepared.cut.module, name, EnginePart(prepared.exports[name], program))
+        report.timings["build"] = (time.perf_counter() - start) * 1e3
+        outer: torch.nn.Module = prepared.cut.module
+        casting = outer if self.half is None else _Casting(outer, self.half)
+        return LoweredModule(casting, report, self.options, prepared.inputs, prepared.captured.output)
+
+    def _programs(self, say: Callable[[str, float], None]) -> dict[str, tuple[Program, float]]:
+        """The program of each part, and the milliseconds that it took."""
+        found: dict[str, tuple[Program, float]] = {}
+        for name, exported in self.prepared.exports.items():
+            say(f"build {name}", 0.3 + 0.6 * len(found) / len(self.prepared.exports))
+            begun = time.perf_counter()
+            # An engine refuses a model that gives nothing, such as that of a result that nobody reads.
+            program = self.engine.build(exported, self.options) if exported.model.graph.outputs else NothingToRun()
+            found[name] = program, (time.perf_counter() - begun) * 1e3
+        return found
+
+    def _writes(self) -> bool:
+        """Whether forward writes to parameters."""
+        return Aliases(self.prepared.captured.gm).changes_state()
+
+    def compare(self, lowered: LoweredModule) -> None:
+        """Run both on the example inputs and write the largest differences into the report; does nothing where the
+        inputs have no data. What forward writes to is put back."""
+        inputs, report, writes = lowered.inputs, lowered.report, self._writes()
+        if any(tensor.is_meta for tensor in [*inputs.tensors, *self.model.parameters()]):
+            return
+        if any("cannot_run" in part.info for part in report.parts):
+            return
+        start = time.perf_counter()
+        calls = 2 if writes else 1  # what a call writes, the next one reads
+        with torch.no_grad():
+            expected = take_apart(_run(self.model, inputs, writes, calls))[0]
+            with unchanged(self.model), data_kept(self.model, writes):
+                got = take_apart([inputs.call(lowered, copied(inputs.tensors)) for _ in range(calls)])[0]
+        report.max_abs_error, report.max_rel_error = difference(expected, got)
+        report.timings["compare"] = (time.perf_counter() - start) * 1e3
+
+    def misled(self, lowered: LoweredModule) -> str | None:
+        """Where the trace, and not the engine, is why the result is not eager's: what is wrong with it, in words."""
+        captured, inputs, found = self.prepared.captured, lowered.inputs, lowered.report.max_rel_error
+        traced = captured.by == "fx" and not isinstance(adopted(self.model), GraphModule) and self.half is None
+        if not traced or found is None or found < _APART:
+            return None
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            runs = []
+            for run in (self._eager, self._eager, self._graph):
+                torch.manual_seed(0)
+                runs.append(take_apart(run(captured, inputs))[0])
+        again, traced_apart = (difference(runs[0], each)[1] for each in runs[1:])
+        if again > _APART or traced_apart < _APART:
+            return None
+        return f"its trace gives another result than forward (relative difference {in_words(traced_apart)})"
+
+    def _eager(self, captured: Captured, inputs: Inputs) -> Any:
+        return _run(self.model, inputs, True)
+
+    def _graph(self, captured: Captured, inputs: Inputs) -> Any:
+        with unchanged(self.model), data_kept(self.model, True):
+            return copied(captured.gm(*copied(captured.tensors)))
+
+
+def _run(model: torch.nn.Module, inputs: Inputs, writes: bool, calls: int = 1) -> list[Any]:
+    """What calls of the model itself give for the example; what it holds is as before, parameters where `writes` says
+    so.
 
     Raises:
         ValueError: it fails.
     """
     try:
         with torch.no_grad(), unchanged(model), data_kept(model, writes):
-            return copied(inputs.call(model, copied(inputs.tensors)))
+            return [copied(inputs.call(model, copied(inputs.tensors))) for _ in range(calls)]
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{type(model).__name__} itself fails on example_inputs: {lines[0]}") from error

@@ -32,6 +32,11 @@ class EnginePart(torch.nn.Module):
         leaves = [pytree.tree_unflatten([next(flat) for _ in range(part.num_leaves)], part) for part in inner]
         return pytree.tree_unflatten(leaves, spec)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "the program of an engine cannot be copied or pickled; save() writes a lowered model, load() reads it"
+        )
+
     def values(self, *args: Any) -> dict[str, torch.Tensor]:
         """What the program's kernels give, as `Program.values`."""
         return self.program.values(self._given(args))

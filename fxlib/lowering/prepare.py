@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from fxlib.capture.hot_loop import collector_paused
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.leaves import tensors_in
 from fxlib.ir.node import Node
 from fxlib.lowering import profiles
 from fxlib.lowering.capture import CAPTURES, Captured, capture, check_model
@@ -43,6 +44,29 @@ class Prepared:
     exports: dict[str, Exported]
     """Part -> its ONNX model, for the parts that an engine takes."""
     timings: dict[str, float]
+    min_nodes: int = MIN_NODES
+    left: dict[Node, Reason] = field(default_factory=dict)
+    """What an engine turned out not to take."""
+
+    def leave(self, refused: str, reason: Reason) -> bool:
+        """Cut again, with what is like a node in PyTorch: the same operator, with results of the same dtype. False
+        where nothing is left by that.
+
+        Args:
+            refused: the name of its ONNX node.
+            reason: why it stays.
+        """
+        gm, names = self.captured.gm, [name for each in self.exports.values() for name in each.origins(refused)]
+        known = len(self.left)
+        for like in [node for node in gm.graph.nodes if node.name in names]:
+            kind = _kind(gm, like, self.values)
+            self.left.update((n, reason) for n in gm.graph.nodes if _kind(gm, n, self.values) == kind)
+        if len(self.left) == known:
+            return False
+        clock = _Clock()
+        clock.times = self.timings
+        self.cut, self.exports = _parts(gm, self.values, self.min_nodes, False, clock, self.left)
+        return True
 
     def report(self, model: str, engine: str, label: str, precision: str) -> LoweringReport:
         """What is known before anything is built."""
@@ -155,7 +179,7 @@ def prepare_captured(
         clock.mark("values")
         say("split", 0.2)
         cut, exports = _parts(captured.gm, values, min_nodes, shapes_only, clock)
-    return Prepared(inputs, captured, values, cut, exports, clock.times)
+    return Prepared(inputs, captured, values, cut, exports, clock.times, min_nodes)
 
 
 def known_values(captured: Captured, inputs: Inputs) -> dict[Node, Any]:
@@ -171,14 +195,19 @@ def known_values(captured: Captured, inputs: Inputs) -> dict[Node, Any]:
 
 
 def _parts(
-    gm: GraphModule, values: dict[Node, Any], min_nodes: int, shapes_only: bool, clock: _Clock
+    gm: GraphModule,
+    values: dict[Node, Any],
+    min_nodes: int,
+    shapes_only: bool,
+    clock: _Clock,
+    left: Mapping[Node, Reason] | None = None,
 ) -> tuple[Split, dict[str, Exported]]:
-    """Split, and convert each engine part. What turns out not to convert in its part stays in PyTorch, too."""
+    """Split, and convert each engine part. What turns out not to convert in its part stays in PyTorch, like `left`."""
     for node, value in values.items():
         node.meta[ORIGIN] = node.name
         node.meta[VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
     nodes = {node.name: node for node in gm.graph.nodes}
-    found: dict[Node, Reason] = {}
+    found = dict(left or {})
     while True:
         cut = split(gm, values, min_nodes, found)
         clock.mark("split")
@@ -196,6 +225,12 @@ def _parts(
         if not problems:
             return cut, exports
         found.update((nodes[name], reason) for name, reason in problems.items())
+
+
+def _kind(gm: GraphModule, node: Node, values: dict[Node, Any]) -> tuple[Any, ...]:
+    """The operator of a node, and the dtypes of its results."""
+    operator = type(gm.get_submodule(str(node.target))) if node.op == "call_module" else node.target
+    return node.op, operator, *(tensor.dtype for tensor in tensors_in(values.get(node)))
 
 
 class _Clock:

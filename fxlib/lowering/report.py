@@ -86,7 +86,7 @@ class LoweringReport:
             f"{count} part{'s' * (count != 1)}" + ("" if self.built else " (preview: nothing is built)")
         ]
         if self.not_traced is not None:
-            lines.append(f"  captured by {self.captured_by}, since torch.fx cannot trace it: {self.not_traced}")
+            lines.append(f"  captured by {self.captured_by}, not by torch.fx: {self.not_traced}")
         if self.dynamic:
             dims = ", ".join(f"{name}: {', '.join(map(str, dims))}" for name, dims in self.dynamic.items())
             lines.append(f"  dimensions that may change: {dims}")

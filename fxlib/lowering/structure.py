@@ -75,13 +75,14 @@ class Form:
         )
 
 
-def take_apart(value: Any, seen: frozenset[int] = frozenset()) -> tuple[list[torch.Tensor], Form]:
-    """The tensors of a value in order, and its form."""
+def take_apart(value: Any, seen: frozenset[int] = frozenset()) -> tuple[list[Any], Form]:
+    """The tensors of a value in order, and its form. A size that an export does not know counts as one: the engine
+    gives it."""
     flat, spec = pytree.tree_flatten(value)
-    tensors: list[torch.Tensor] = []
+    tensors: list[Any] = []
     leaves: list[_Tensor | Constant | Object] = []
     for leaf in flat:
-        if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, (torch.Tensor, *_SIZES)):
             tensors.append(leaf)
             leaves.append(TENSOR)
             continue
@@ -94,6 +95,16 @@ def take_apart(value: Any, seen: frozenset[int] = frozenset()) -> tuple[list[tor
                 continue
         leaves.append(Constant(leaf))
     return tensors, Form(spec, leaves)
+
+
+def holds_symbols(value: Any) -> bool:
+    """Whether an object that pytree does not know has symbolic sizes among its attributes: it is another one in each
+    call."""
+    for leaf in pytree.tree_leaves(value):
+        held = getattr(leaf, "__dict__", None)
+        if held and not isinstance(leaf, _WHOLE) and any(isinstance(each, _SIZES) for each in pytree.tree_leaves(held)):
+            return True
+    return False
 
 
 def put_together(form: Form, tensors: Iterator[Any]) -> Any:

@@ -18,9 +18,11 @@ from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.torch_side import symbolic_tensors
 from fxlib.ir.leaves import copied, tensors_in
+from fxlib.ir.modules import data_kept
 from fxlib.ir.node import Node, arguments_of
 from fxlib.ir.paths import read
-from fxlib.shapes.kernel import map_values
+from fxlib.passes.aliases import Aliases
+from fxlib.shapes.kernel import map_values, refusals_unlogged
 from fxlib.shapes.tensor_meta import TensorMeta
 
 _DATA = "it depends on the values of tensors"
@@ -73,7 +75,8 @@ def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         for node in gm.graph.nodes:
             if node.op in ("placeholder", "output"):
                 continue
-            values[node] = fixing.get(node) or _found(node, values, step)
+            with refusals_unlogged():
+                values[node] = fixing.get(node) or _found(node, values, step)
             if node not in fixing and any(is_fixed(size) for size in sizes):
                 fixing[node] = Unknown("torch computes it for one size of a dynamic dimension only")
                 break
@@ -143,7 +146,7 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
         return
     # In-place nodes must not write to the caller's examples.
     real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
-    with torch.no_grad():
+    with torch.no_grad(), data_kept(gm, Aliases(gm).changes_state()):
         for node in gm.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 try:

@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from fxlib.ir.leaves import tensors_in
+from fxlib.ir.leaves import storages
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import find
@@ -36,7 +35,7 @@ _SHARES_UNANNOTATED = frozenset({
 
 _VIEW_METHODS = frozenset({
     "float", "double", "half", "bfloat16", "int", "long", "short", "bool", "byte", "cpu", "cuda", "type", "tuple",
-    "list", "__getitem__", "requires_grad_", "detach_",
+    "list", "__getitem__", "requires_grad_", "detach_", "numpy", "__array__",
 })  # fmt: skip
 _NO_MEMORY = METADATA | {
     "requires_grad", "stride", "item", "tolist", "is_contiguous", "storage_offset",
@@ -205,17 +204,6 @@ def sources_of_memory(root: nn.Module, node: Node) -> tuple[Node, ...]:
     if kind == "view" and isinstance(first, Node):
         return (first,)
     return tuple(node.all_input_nodes)
-
-
-def storages(value: object) -> set[Hashable]:
-    """A key for each piece of memory that the tensors of a value lie in."""
-    found: set[Hashable] = set()
-    for tensor in tensors_in(value):
-        try:
-            found.add(StorageWeakRef(tensor.untyped_storage()))
-        except (NotImplementedError, RuntimeError):  # opaque and sparse tensors have none
-            found.add(("tensor", id(tensor)))
-    return found
 
 
 def _kind_of_module(module: nn.Module) -> str:

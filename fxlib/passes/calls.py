@@ -281,7 +281,7 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
     schema = getattr(target, "_schema", None) if node.op == "call_function" else None
     if schema is not None:
         return _written_by_schema(node, schema)
-    first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
+    first = node.args[0] if node.args else next((node.kwargs[k] for k in _FIRST if k in node.kwargs), None)
     if node.op == "call_module":
         module = root.get_submodule(str(target))
         positions = getattr(module, "writes_arguments", None)
@@ -301,6 +301,10 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
         )
     # Lists: torch._foreach_add_ and its like.
     return _nodes_of(as_sequence(first) if changes else ())
+
+
+_FIRST = ("input", "self", "tensor")
+"""Names of the first argument; the last one is that of torch.nn.init."""
 
 
 def _nodes_of(values: Iterable[object]) -> tuple[Node, ...]:

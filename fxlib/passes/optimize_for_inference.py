@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.codegen.traced import check_traced
+from fxlib.codegen.traced import check_float_graph, check_traced
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
@@ -39,7 +39,7 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
         example_inputs: one per placeholder; only shapes are looked at. Without them only what needs no shapes is done
             (no additions become post-operations).
     """
-    check_traced(graph_module, "optimize_for_inference()")
+    check_float_graph(graph_module, "optimize_for_inference()")
     if example_inputs:
         check_count(graph_module, example_inputs, "optimize_for_inference()")
         propagate(graph_module, *example_inputs)

@@ -8,13 +8,16 @@ before its first user, so that what does not need the answer runs meanwhile (Ree
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.distributed import rpc
+from torch.utils._pytree import tree_leaves
 
 from fxlib.capture.arguments import rule_of
+from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 from fxlib.capture.wrapping import unwrapped
 from fxlib.codegen.graph_module import GraphModule
@@ -33,8 +36,9 @@ class RpcTracer(Tracer):
 
         schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
 
-    Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen. A call whose arguments are all known is still made
-    while tracing.
+    Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen, and a call through a reference,
+    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and what a reference
+    is of is asked.
     """
 
     def __init__(self) -> None:
@@ -45,7 +49,8 @@ class RpcTracer(Tracer):
 
     def trace(self, root: torch.nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
         """As `Tracer.trace`."""
-        graph = super().trace(root, concrete_args)
+        with _references_recorded():
+            graph = super().trace(root, concrete_args)
         for node in graph.nodes:
             # Code that registers them by their dotted names, which no module has among its own, would fail every trace.
             if node.op == "call_function" and node.target in vars(rpc).values():
@@ -63,6 +68,32 @@ class RpcTracer(Tracer):
         name = known or self.get_fresh_qualname("_remote_function")
         setattr(self.root, name, function)
         return self.create_node("get_attr", name, (), {})
+
+
+@contextmanager
+def _references_recorded() -> Iterator[None]:
+    """Let a call through a reference, which torch makes at once, be the call of ``rpc`` that it stands for, so that it
+    is recorded like one. Calls on values that are known stay as they are."""
+    from torch.distributed.rpc import rref_proxy  # not there in every build of torch
+
+    made = rref_proxy._invoke_rpc
+
+    def invoke(held: Any, api: Any, name: str, timeout: float, *args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(each, Proxy) for each in tree_leaves((args, kwargs))):
+            return made(held, api, name, timeout, *args, **kwargs)
+        kind = held._get_type(
+            timeout=timeout, blocking=False
+        ).wait()  # torch keeps what it gives, for its own calls too
+        awaited = hasattr(getattr(kind, name, None), "_wrapped_async_rpc_function")
+        run = rref_proxy._local_invoke_async_execution if awaited else rref_proxy._local_invoke
+        call = getattr(rpc, api.__name__)  # the one that is recorded now
+        return call(held.owner(), run, args=(held, name, args, kwargs), timeout=timeout)
+
+    rref_proxy._invoke_rpc = invoke
+    try:
+        yield
+    finally:
+        rref_proxy._invoke_rpc = made
 
 
 def blocking_calls() -> dict[Callable[..., Any], Callable[..., Any]]:

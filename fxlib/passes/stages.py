@@ -3,7 +3,7 @@
 A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after
 it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. What is no
 tensor does not cross: sizes are read again from the tensor that they are of, and an input such as ``mask=None`` is a
-constant of the stages after the first, which checks it.
+constant of the stages after the first, which checks it; so is a part of an input, as in ``past=(x, None)``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class _Flow:
     """What each node yields, in which order nodes run, and what is needed where.
 
     Attributes:
-        calls: the nodes that run. The parts of a tuple are taken directly after it, so that they can cross.
+        calls: the nodes that run. The parts of a tuple are taken directly after it, and those of an input before all
+            else, so that they can cross.
+        given: the inputs, and their parts.
         values: metadata of tensors, and plain values.
     """
 
@@ -169,7 +171,6 @@ class _Flow:
         self.calls: list[Node] = []
         self.placeholders: list[Node] = []
         given = iter(map_values(list(inputs), _describe))
-        placed: set[Node] = set()
         for node in graph_module.graph.nodes:
             if node.op == "placeholder":
                 self.values[node] = _placeholder(node, given)
@@ -177,6 +178,9 @@ class _Flow:
             elif node.op != "output":
                 arguments = _load(node.args, self.values), _load(node.kwargs, self.values)
                 self.values[node] = infer(node.op, node.target, *arguments, graph_module)
+        self.given = dict.fromkeys(each for node in self.placeholders for each in _with_parts(node))
+        placed = {each for each in self.given if each.op != "placeholder"}
+        self.calls += [each for each in self.given if each in placed]
         for node in graph_module.graph.nodes:
             if node.op not in ("placeholder", "get_attr", "output") and node not in placed:
                 for each in _with_parts(node):
@@ -187,7 +191,7 @@ class _Flow:
         for node in [graph_module.graph.output_node(), *reversed(self.calls)]:
             # A value that is computed again in a later stage needs what it is computed from there.
             needed_at = self._position.get(node, len(self.calls))
-            if node in self._last and not self.tensors_in(node):
+            if node in self._last and node not in self.given and not self.tensors_in(node):
                 needed_at = max(needed_at, self._last[node])
             for used in node.all_input_nodes:
                 if used in self._last:
@@ -212,16 +216,21 @@ class _Flow:
         return [n for n in self._last if self._position[n] < cut <= self._last[n] and self.tensors_in(n)]
 
     def fixed(self, cut: int) -> list[Node]:
-        """The inputs that are no tensors and that a call after a position needs."""
-        return [n for n in self.placeholders if not self.tensors_in(n) and self._last[n] >= cut]
+        """The inputs, and parts of inputs, that are no tensors and that a call after a position needs."""
+        return [n for n in self.given if not self.tensors_in(n) and self._last[n] >= cut]
 
 
 def _with_parts(node: Node) -> Iterator[Node]:
     """A node, and the items that are taken of it by a number."""
     yield node
     for user in node.users:
-        if user.target is operator.getitem and isinstance(user.args[1], int):
+        if user.target is operator.getitem and isinstance(user.args[1], (int, str)):
             yield from _with_parts(user)
+
+
+def _name(node: Node) -> str:
+    """An input, or a part of one, as the program writes it."""
+    return str(node.target) if node.op == "placeholder" else f"{_name(node.args[0])}[{node.args[1]!r}]"  # type: ignore
 
 
 class _StageGraph(ExtractionWithAttributes):
@@ -235,7 +244,7 @@ class _StageGraph(ExtractionWithAttributes):
         known = used in self._members or used in self.copies or used in self.inputs
         if known or used.op == "get_attr" or self.flow.tensors_in(used):
             return super().stand_in(used)
-        if used.op == "placeholder":
+        if used in self.flow.given:
             constant: Any = self.flow.values[used]
             return constant
         self.add(used)
@@ -256,10 +265,10 @@ def _stage(
             part.copies[node] = part.graph.node_copy(node)
         else:
             part.take(node)
-    if takes is None and gives is not None:
-        _check_fixed(part, flow, len(nodes))
     for node in nodes:
         part.add(node)
+    if takes is None and gives is not None:
+        _check_fixed(part, flow, len(nodes))
     if gives is None:
         part.graph.node_copy(root.graph.output_node(), part.stand_in)
     else:
@@ -273,8 +282,10 @@ def _stage(
 def _check_fixed(part: _StageGraph, flow: _Flow, cut: int) -> None:
     """Let the first stage refuse another value of an input that is a constant of the later ones."""
     for node in flow.fixed(cut):
+        if node not in part.copies:
+            continue
         value, copied = flow.values[node], part.copies[node]
-        text = f"the stages were made for {node.target}={value!r}"
+        text = f"the stages were made for {_name(node)}={value!r}"
         if value is None:
             part.graph.call_function(_assert_is_none, (copied, text))
         elif isinstance(value, (bool, int, float, str)):

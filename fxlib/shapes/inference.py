@@ -127,11 +127,9 @@ def _module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 _remember(key, out)
     if not torch.is_grad_enabled():
         return _grad(out, False)
-    wanted = any(x.requires_grad for x in _tensors((args, kwargs), []))
-    if not wanted:
-        own = module._parameters.values() if not module._modules else module.parameters()
-        wanted = any(p is not None and p.requires_grad for p in own)
-    return _grad(out, wanted)
+    own = module._parameters.values() if not module._modules else module.parameters()
+    wanted = any([each is not None and each.requires_grad for each in own])
+    return _grad(out, wanted or any([each.requires_grad for each in _tensors((args, kwargs), [])]))
 
 
 def _method(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,7 +8,8 @@ tested against.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,17 +19,28 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 
 from fxlib.ir.spelling import target_name
+from fxlib.shapes.fake import fake_mode
 from fxlib.shapes.pointwise import dense
 from fxlib.shapes.tensor_meta import TensorMeta, described
 
-__all__ = ["DataDependentError", "ShapeError", "by_kernel", "by_module", "map_values"]
+__all__ = ["DataDependentError", "ShapeError", "by_kernel", "by_module", "map_values", "refusals_unlogged"]
 
 _log = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+@contextmanager
+def refusals_unlogged() -> Iterator[None]:
+    """Without torch's log of what its shape kernels refuse: a refusal is an answer here, not an accident."""
+    before = _log.disabled
+    _log.disabled = True
+    try:
+        yield
+    finally:
+        _log.disabled = before
 
 
 class ShapeError(RuntimeError):
@@ -138,7 +150,7 @@ def _from_meta(value: Any, device: torch.device | None) -> Any:
 
 
 def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = fake_mode()
     here = next(iter(_devices(args, kwargs)[0] - {torch.device("meta")}), torch.device("cpu"))
 
     def to_fake(value: Any) -> Any:
@@ -152,10 +164,8 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             return tensor.requires_grad_().clone()  # no leaf, so that in-place operators may follow
         return tensor
 
-    quiet = not _log.disabled
-    _log.disabled = True  # a refusal is an answer here, not an accident
     try:
-        with mode:
+        with mode, refusals_unlogged():
             out = target(*map_values(args, to_fake), **map_values(kwargs, to_fake))
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise DataDependentError(f"{name}: the result depends on the data ({error.func})") from error
@@ -165,8 +175,6 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if "data-dependent" in str(error).lower() or "Cannot copy out of meta tensor" in str(error):
             raise DataDependentError(f"{name}: {error}") from error
         raise ShapeError(f"{name}: {type(error).__name__}: {error}") from error
-    finally:
-        _log.disabled = not quiet
     return map_values(out, described)
 
 

@@ -12,6 +12,7 @@ import torch
 from fxlib import config
 from fxlib.capture import metadata as fx_traceback
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.traced import check_traced
 from fxlib.ir.arguments import Argument, Target
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, map_arg
@@ -54,6 +55,8 @@ class Interpreter:
     def __init__(
         self, module: torch.nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None
     ) -> None:
+        if graph is None:
+            check_traced(module, f"{type(self).__name__}()")
         self.module = module
         self.graph: Graph = cast(GraphModule, module).graph if graph is None else graph
         self.submodules = dict(module.named_modules())

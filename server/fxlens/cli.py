@@ -39,11 +39,26 @@ class _Parser(argparse.ArgumentParser):
     """Says in one sentence what is wrong, and not how all of it is used."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says what it takes\n")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives the exit status."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"fxlens: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _Parser(prog="fxlens", description="Can this PyTorch model be captured as a graph, and what is the graph?")
     parser.add_argument("--version", action="version", version=f"fxlens {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -55,23 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             importlib.import_module(f"fxlens.commands.{name}").add_arguments(command)
     parsed, unexpected = parser.parse_known_args(given)
     if unexpected:
-        commands.choices[parsed.command].error(f"{' '.join(unexpected)} is not expected here")
+        commands.choices[parsed.command].error(f"unexpected arguments: {' '.join(unexpected)}")
     try:
         os.getcwd()
     except FileNotFoundError:
-        print("fxlens: the present folder is not there any more: change into another one", file=sys.stderr)
+        print("fxlens: the current directory no longer exists; change to another one", file=sys.stderr)
         return 2
     orphans.adopt()
-    try:
-        with plain_streams():
-            return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        print(f"fxlens: {error.strerror}", file=sys.stderr)
-        return 2
+    with plain_streams():
+        return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)

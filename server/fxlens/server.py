@@ -91,8 +91,7 @@ class FxLensProtocol(LanguageServerProtocol):
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
         document = self.workspace.text_documents.get(unquote(params.text_document.uri))
         if document is not None:
-            encoding = str(getattr(self.workspace.position_encoding, "value", None) or "utf-16")
-            text = changed(document.source, map(_change, params.content_changes), encoding)
+            text = changed(document.source, map(_change, params.content_changes), self._server.encoding)
             whole = types.TextDocumentContentChangeWholeDocument(text=text)
             params = types.DidChangeTextDocumentParams(params.text_document, [whole])
         yield from super().lsp_text_document__did_change(params)

@@ -10,7 +10,7 @@ import { pathToFileURL } from 'node:url';
 const TRIES = 3;
 const HERE = import.meta.dirname;
 /** They need the shared editor not at all, or once, and come last: it ends where it is not needed for a moment. */
-const LAST = ['around', 'constructions', 'folders', 'hostile', 'interactive', 'models', 'packaging', 'page', 'trust'];
+const LAST = ['around', 'folders', 'hostile', 'models', 'packaging', 'page', 'trust'];
 
 /** Runs these files and returns those that have to run again. */
 async function run(names) {

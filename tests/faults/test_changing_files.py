@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from fxlens.checking import watching
+from fxlens.checking.cache import Cache
+from fxlens.checking.checker import Options
+from fxlens.host.launch import Launch, find_python
 from fxlens.sources.files import Changed, read_source, write_source
 from lsp_client import Client
 
@@ -149,7 +156,7 @@ def test_what_is_no_ordinary_file_is_passed_over(tmp_path: Path, report):
 def test_a_file_name_makes_no_line_of_its_own_in_a_patch(tmp_path: Path, report):
     (tmp_path / "a\n+++ b.py").write_text(NET.format(first="pass"))
     done = check("--diff", ".", cwd=tmp_path)
-    assert "+++ a\\n+++ b.py" in done.stdout
+    assert '+++ "a\\012+++ b.py"' in done.stdout
     report(outcome="escaped")
 
 
@@ -191,6 +198,93 @@ def test_a_text_is_replaced_only_where_it_is_the_one_that_was_read(tmp_path: Pat
     assert path.read_bytes() == "# coding: latin-1\nx = 'è'\r\n".encode("latin-1")
     assert sorted(each.name for each in tmp_path.iterdir()) == (["net.py", "twin.py"] if hard else ["net.py"])
     report(tries=2, outcome="kept")
+
+
+PROTECTED = """import sys
+from fxlens.sources.files import write_source
+write_source(sys.argv[1], "x = 1\\n", "x = 2\\n")
+"""
+# Whoever may do everything may write everything.
+AS_ANYBODY = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+
+
+def test_a_file_that_is_protected_against_writing_is_not_replaced(tmp_path: Path, report):
+    """Though its folder would allow it."""
+    path = tmp_path / "net.py"
+    path.write_text("x = 1\n")
+    path.chmod(0o444)
+    command = [*AS_ANYBODY, sys.executable, "-c", PROTECTED, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "PermissionError" in done.stderr and path.read_text() == "x = 1\n" and len(os.listdir(tmp_path)) == 1
+    report(outcome="refused")
+
+
+ENCODINGS = {
+    "koi8-r": ("# привет\n".encode("koi8-r"), True),
+    "iso2022_jp": ("# 表\n".encode("iso2022_jp"), True),
+    "unicode_escape": (b"# \\u00e9\n", False),
+    "raw_unicode_escape": (b"# \\u00e9\n", False),
+    "utf-7": (b"# A+AC0-B\n", False),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_of_no_encoding_are_other_lines_written_differently(tmp_path: Path, encoding: str, report):
+    path = tmp_path / "net.py"
+    line, written = ENCODINGS[encoding]
+    path.write_bytes(before := f"# coding: {encoding}\n".encode() + line + b"x = 1\n")
+    text = read_source(str(path))
+    if written:
+        write_source(str(path), text, text.replace("= 1", "= 2"))
+        assert path.read_bytes() == before.replace(b"= 1", b"= 2")
+    else:
+        with pytest.raises(OSError, match="would change, too"):
+            write_source(str(path), text, text.replace("= 1", "= 2"))
+        assert path.read_bytes() == before
+    report(outcome="kept")
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, report):
+    """A folder that cannot be entered or listed must not look like one without models; and codecs of other things than
+    text are no encodings of a source."""
+    for name, mode in (("closed", 0o000), ("unlisted", 0o300), ("unentered", 0o600)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "net.py").write_text(NET.format(first="pass"))
+        (tmp_path / name).chmod(mode)
+    for codec in ("rot13", "zlib"):
+        (tmp_path / f"{codec}.py").write_text(f"# coding: {codec}\n" + NET.format(first="pass"))
+    command = [*AS_ANYBODY, sys.executable, "-m", "fxlens", "check", "--quick"]
+    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1 and done.stdout.count("FX308 The file cannot be read") == 3, done.stdout
+    assert done.stderr.count(" is left out: Permission denied\n") == 2, done.stderr
+    for name in ("closed", "unlisted"):
+        done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 2 and done.stderr == f"fxlens: {name}: Permission denied\n"
+    for name in ("closed", "unlisted", "unentered"):
+        (tmp_path / name).chmod(0o700)
+    report(tries=7, outcome="said")
+
+
+def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
+    """Of a file that came from a machine whose clock is ahead: it is checked once, and kept."""
+    (tmp_path / "net.py").write_text(NET.format(first="pass"))
+    os.utime(tmp_path / "net.py", (2e9, 2e9))
+    time.sleep(0.06)  # of the clock of the file system
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = Cache(sys.executable)
+    options = Options(Launch(find_python("", None), str(tmp_path)), cache=cache, verify=False)
+
+    async def seen() -> int:
+        rounds = watching.rounds(lambda: [str(tmp_path / "net.py")], options)
+        await anext(rounds)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(rounds), 1)
+            return 2
+        return 1
+
+    assert asyncio.run(seen()) == 1
+    assert len(list(cache.where.iterdir())) == 1
+    report(outcome="checked once")
 
 
 def test_edits_are_for_one_version(tmp_path: Path, report):

@@ -34,6 +34,7 @@ def left(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.name.endswith(".new") or path.name.startswith(".fxlens-")]
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("hard", [False, True], ids=["one name", "two names"])
 def test_a_fix_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path, hard: bool, report):
     (tmp_path / "net.py").write_text(BROKEN)

@@ -76,7 +76,7 @@ def test_nothing_runs_before_trust(tmp_path: Path, report):
             server.request("textDocument/codeAction", {**at, "range": whole, "context": {"diagnostics": []}})
             for method in ("trace", "record", "graph", "code", "lower", "bench", "estimate"):
                 try:
-                    server.request(f"fxlens/{method}", {"uri": uri, "target": "Net", "view": "code"}, 10)
+                    server.request(f"fxlens/{method}", {"uri": uri, "target": "Net", "view": "code"})
                 except RuntimeError:
                     continue
         server.request("fxlens/restart", {})

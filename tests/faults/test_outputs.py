@@ -89,6 +89,23 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, report):
     report(tries=2, outcome="a sentence")
 
 
+def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, report):
+    """A full disk below the log of a build: the file is fixed, and the status says so."""
+    (tmp_path / "m.py").write_text(MODEL.replace("return torch", "return len(x) * torch"))
+    command = [sys.executable, "-m", "fxlens", "check", "--fix", "m.py"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, timeout=200)
+    assert done.returncode == 0 and b"1 traced" in done.stdout
+    # Who reads the results and has enough of them is no error that was found.
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        program.stdout.close()
+        assert program.wait(200) == 141, program.stderr.read()
+    for arguments in (["--deadline", "inf"], ["--deadline", "1e400"], ["--memory", "9" * 30]):
+        done = run("check", "m.py", *arguments, cwd=tmp_path)
+        assert done.returncode == 2 and b"and at most" in done.stderr, done.stderr
+    report(tries=5, outcome="the status of the check")
+
+
 def test_names_of_files_add_nothing_to_a_proposed_configuration(tmp_path: Path, report):
     (tmp_path / "plain.py").write_text(
         "import torch\n\n\nclass Plain(torch.nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"

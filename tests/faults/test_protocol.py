@@ -98,7 +98,7 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
             parameters = {"textDocument": {"uri": uri}, "position": place, "range": {"start": place, "end": place},
                           "context": {"diagnostics": []}}  # fmt: skip
             with pytest.raises(RuntimeError, match="not as LSP describes"):
-                server.request(f"textDocument/{method}", parameters, 20)
+                server.request(f"textDocument/{method}", parameters)
             tries += 1
     report(tries=tries, outcome="refused with an error each", recovered=alive(server, uri))
 
@@ -271,9 +271,11 @@ WRONG = [
     {"enable": "no"},
     {"select": "FX1"}, {"ignore": {"a": 1}}, {"severity": {"FX101": 3}}, {"worker": "thread"}, {"run": True},
     {"unknown": {}},
+    {"select": ["FX1", "FX9x"], "ignore": ["fx"], "severity": {"QQ": "hint"}},
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("warm")
 def test_configuration_of_wrong_types(tmp_path: Path, report):
     with started(tmp_path) as server:
         uri = (tmp_path / "warm.py").as_uri()
@@ -290,6 +292,8 @@ def test_configuration_of_wrong_types(tmp_path: Path, report):
         assert server.diagnostics(uri, version) == []
         said = [each["params"]["message"] for each in server.received if each.get("method") == "window/logMessage"]
         assert any("fxlens.deadline" in each for each in said) and any("fxlens.python" in each for each in said)
+        for misspelt in ("select: no rule has the code FX9x", "ignore: no rule has the code fx", "severity: no rule"):
+            assert any(f"fxlens.{misspelt}" in each for each in said), misspelt
         report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
 
 

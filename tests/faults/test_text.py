@@ -137,7 +137,15 @@ def test_columns_after_odd_characters(tmp_path: Path, encoding: str, report):
             codec = encoding if unit == 1 else f"{encoding}-le"
             seen = line.encode(codec)[start * unit : end * unit].decode(codec)
             assert seen == "x.sum() > 0", (prefix, seen)
-    report(tries=len(prefixes), outcome="the range is the expression")
+            # What the client edits is what it means.
+            at = {"start": {"line": 7, "character": start}, "end": {"line": 7, "character": end}}
+            server._versions[uri] += 1
+            change = {"textDocument": {"uri": uri, "version": server._versions[uri]},
+                      "contentChanges": [{"range": at, "text": "x.sum() < 1"}]}  # fmt: skip
+            server.notify("textDocument/didChange", change)
+            (found,) = [each for each in server.diagnostics(uri, server._versions[uri]) if each["severity"] == 1]
+            assert found["range"] == at and "`x.sum() < 1`" in found["message"], (prefix, found)
+    report(tries=2 * len(prefixes), outcome="the range is the expression, for an edit, too")
 
 
 @pytest.mark.parametrize(
@@ -214,6 +222,7 @@ def test_documents_that_are_no_files(server: Client, workspace: Path, report):
         "",
         ":",
         "file://",
+        "file://[x/y.py",
     ]
     for uri in uris:
         item = {"uri": uri, "languageId": "python", "version": 1, "text": MODEL}

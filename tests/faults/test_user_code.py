@@ -350,7 +350,7 @@ def test_no_message_prolongs_a_deadline(server: Client, workspace: Path, name: s
     found = severe(server.diagnostics(uri))
     taken = time.monotonic() - began
     assert [each["code"] for each in found] == ["FX304"], found
-    assert taken < 30  # 6 s on a quiet machine
+    assert taken < 100  # 6 s on a quiet machine; on a busy one a step may take ten times as long
     mended = recovered(server, uri)
     close(server, uri)
     report(outcome=f"FX304 after {taken:.0f} s", recovered=mended)

@@ -134,6 +134,8 @@ FATAL = [
             "no traceback": ("def with_traceback(self, tb): raise ValueError", "raise E('x')"),
         }.items()
     ],
+    Case("functions of Python replaced", "import",
+         "import ast, traceback\nast.parse = traceback.format_exc = lambda *a, **k: 1 / 0", ("FX199",), "stands in for", True, 1),
     Case("a module that is missing", "import", "import no_such_module_here", ("FX311",)),
     Case("an error at import", "import", "1 / 0", ("FX301",)),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ Each row: a call, the kind of error, and the words that must be in its first lin
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,7 @@ GM: Any = fxlib.symbolic_trace(MODEL)
 LINEAR = fxlib.lower(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), (torch.randn(2, 4),))
 ROW = torch.randn(2, 4)
 lower: Any = fxlib.lower
+EIGHT = lambda: quantize_static(fxlib.symbolic_trace(nn.Sequential(nn.Linear(4, 4)).eval()), [ROW])  # noqa: E731
 
 WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("a tensor for the tuple", lambda: lower(MODEL, X), TypeError, "example_inputs a tuple .*not a tensor.*(x,)"),
@@ -173,6 +175,14 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("benchmark: rounds", lambda: benchmark(MODEL, (X,), rounds="3"), TypeError, "rounds an integer, not str"),
     ("benchmark: seconds", lambda: benchmark(MODEL, (X,), seconds="1"), TypeError, "seconds a number, not str"),
     ("benchmark: trace", lambda: benchmark(MODEL, (X,), trace=GM.graph), TypeError, "trace a function .*, not Graph"),
+    ("lower: TorchScript", lambda: lower(torch.jit.script(nn.ReLU().eval()), (X,)), TypeError, "of Python, not a Rec"),
+    ("lower: lowered", lambda: lower(LINEAR, (ROW,)), TypeError, "lower.. got a model that is lowered already"),
+    ("lowered: on meta", lambda: LINEAR(ROW.to("meta")), TypeError, "'input' on the meta device, but an engine"),
+    ("lowered: sparse", lambda: LINEAR(ROW.to_sparse()), TypeError, "'input' in the layout torch.sparse_coo, but an"),
+    ("lowered: copied", lambda: copy.deepcopy(LINEAR), TypeError, "cannot be copied or pickled; save.. writes"),
+    ("static: quantized", lambda: quantize_static(EIGHT(), [ROW]), ValueError, "'0_int8' is a QuantizedLinear that a"),
+    ("optimize: quantized", lambda: optimize_for_inference(EIGHT(), ROW), ValueError, "apply it to the traced model"),
+    ("interpreter: not traced", lambda: fxlib.Interpreter(MODEL), TypeError, "Interpreter.. takes a GraphModule, not"),
     ("calibrated: a text", lambda: calibrated_cpu("1"), ValueError, "seconds a number above 0, not '1'"),
 ]  # fmt: skip
 

@@ -220,7 +220,7 @@ class Uses(nn.Module):
 class Needs(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.layer = layer(width)
+        self.layer = nn.Linear(layer(width) + 1, width)
 
     def forward(self, x):
         return self.layer(x)

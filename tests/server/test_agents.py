@@ -190,7 +190,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
         ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
         ("graph", {"file": "net.py", "max_bytes": 10**7}, "max_bytes must be at most 1000000, and is 10000000"),
         ("lower", {"file": "net.py", "precision": "fp8"}, "precision must be one of fp32, fp16, bf16, and is 'fp8'"),
-        ("fix", {"file": "net.py", "code": "QQ"}, "no rule has the code QQ, nor begins with it"),
+        ("fix", {"file": "net.py", "code": "QQ"}, "no rule code begins with QQ"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_reason(

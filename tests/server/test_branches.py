@@ -66,6 +66,35 @@ def test_packages_are_imported_once():
     run(test)
 
 
+def test_a_file_that_names_what_others_imported_gets_their_branch_at_once():
+    async def test(branches: Any, base: Worker) -> None:
+        await base.release()
+        for path, text in (("a.py", "import torch\nimport vision.models"), ("plain.py", "import torch\n")):
+            branches.learn(path, ["vision", "images"], base, base, text)
+            await base.release()
+        assert branches.worker_for("b.py", base, "import torch\nfrom vision import nets").modules == {
+            "vision",
+            "images",
+        }
+        assert branches.worker_for("c.py", base, "import torch\nimport images\n") is base
+        branches.learn("b.py", [], base, base)
+        assert branches.worker_for("b.py", base, "from vision import nets") is base
+
+    run(test)
+
+
+def test_where_each_file_comes_once_a_branch_is_made_for_the_second_that_needs_it():
+    async def test(_: Any, base: Worker) -> None:
+        branches = Branches(once=True)
+        await base.release()
+        for path, asked in (("a.py", 0), ("a.py", 0), ("b.py", 1)):
+            branches.learn(path, ["vision"], base, base)  # type: ignore[arg-type]
+            await settle()
+            assert len(base.asked) == asked
+
+    run(test)
+
+
 def test_jobs_of_one_file_that_need_different_packages():
     """A trace and a lowering, in any order and at the same time: neither costs the other its branch."""
 

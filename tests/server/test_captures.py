@@ -234,19 +234,6 @@ class Large(nn.Module):
 """
 
 
-def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
-    """A large model, which torch refuses without data, is asked with data."""
-    (tmp_path / "model.py").write_text(TEXT)
-    (tmp_path / "large.py").write_text(LARGE)
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--captures", "fx,export,compile"]
-    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 1, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["model", "torch.fx", "torch.export", "torch.compile", "sizes"] in rows
-    assert ["./model.py:21", "Hidden", "✓", "✓", "1", "break", "✓"] in rows
-    assert ["./large.py:6", "Large", "✓", "✓", "✓", "✓"] in rows
-
-
 TIMED = """import time
 
 import torch
@@ -267,11 +254,12 @@ class Plain(nn.Module):
 """
 
 
-def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(tmp_path: Path):
-    (tmp_path / "fxlens.toml").write_text('captures = ["export", "strict"]\n')
-    with Client(tmp_path, settings={"captures": ["fx", "export", "strict"], "deadline": 30}) as client:
-        (tmp_path / "timed.py").write_text(TIMED)
-        uri = client.open(tmp_path / "timed.py")
+def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(server: Client):
+    folder = server.root / "strict"
+    folder.mkdir()
+    (folder / "timed.py").write_text(TIMED)
+    with server.lent(captures=["fx", "export", "strict"], deadline=30) as client:
+        uri = client.open(folder / "timed.py")
         client.diagnostics(uri)
         client.save(uri)
         assert asked(client, uri, "strict") == "fx ✓ · export ✓ · strict ✗"
@@ -281,11 +269,22 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(tm
         assert any(row.startswith("| torch.export, `strict=True` | line 10: ") for row in rows), rows
         titles = [each["title"] for each in client.request("textDocument/codeAction", on_class(uri, 7))]
         assert "Remove the graph breaks of Timed" not in titles
+
+
+def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
+    """A large model, which torch refuses without data, is asked with data."""
+    for name, text in (("model", TEXT), ("large", LARGE), ("timed", TIMED)):
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "fxlens.toml").write_text('captures = ["fx", "export", "compile", "strict"]\n')
     command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 1, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["model", "torch.fx", "torch.export", "torch.compile", "strict", "sizes"] in rows
-    assert ["./timed.py:8", "Timed", "✓", "✓", "✗", "✓"] in rows and ["./timed.py:15", "Plain", *"✓✓✓✓"] in rows
+    assert ["./model.py:21", "Hidden", "✓", "✓", "1", "break", "✓", "✓"] in rows
+    assert ["./large.py:6", "Large", "✓", "✓", "✓", "✓", "✓"] in rows
+    assert ["./timed.py:8", "Timed", "✓", "✓", "1", "break", "✗", "✓"] in rows
+    assert ["./timed.py:15", "Plain", *"✓✓✓✓✓"] in rows
 
 
 HANGING = """import torch

@@ -68,6 +68,7 @@ import sys
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from fxlens.worker import compiler
+from fxlib.shapes.fake import fake_mode
 
 def ran():
     with torch.device("meta"):
@@ -77,15 +78,32 @@ def faked():
     with FakeTensorMode():
         return (torch.ones(2, 3) @ torch.ones(3, 4)).shape
 
+whole = torch.arange(24.0).reshape(2, 3, 4)
+views = [whole[1:, ::2], whole.permute(2, 0, 1), whole[:, :1].expand(2, 5, 4)]
+real = [torch.nn.Parameter(torch.ones(2, 3)), whole, *views]
+
+def fakes_of_real_ones(mode):
+    found = []
+    with mode:
+        for each in real:
+            one, same = each.view_as(each), each.view_as(each)
+            at = each.as_strided((2,), (1,), each.storage_offset())
+            found.append((one.shape, one.stride(), one.storage_offset(), one.requires_grad, one.device, at.shape))
+            assert one.untyped_storage()._cdata == same.untyped_storage()._cdata
+        found.append((real[1] + 1, real[2].sum(0)))
+    return [tuple(map(str, each)) for each in found]
+
 put_off = compiler.put_off
 put_off()
 before = ran(), faked()
+fakes = fakes_of_real_ones(fake_mode())
 torch._dynamo.config.recompile_limit = 77
 assert "torch._dynamo" not in sys.modules
 assert torch._dynamo.is_compiling() is False
 assert "torch._dynamo" in sys.modules and sys.modules["torch._dynamo"] is torch._dynamo
 assert sys.modules["torch._dynamo.config"] is torch._dynamo.config
 assert torch._dynamo.config.recompile_limit == 77
+assert fakes_of_real_ones(FakeTensorMode(allow_non_fake_inputs=True)) == fakes
 assert (ran(), faked()) == before == (["Tensor", "Embedding"], (2, 4))
 function = torch._refs.normal
 while "fn" not in function.__code__.co_freevars or function.__code__.co_filename != torch._compile.__file__:

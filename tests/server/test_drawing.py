@@ -162,9 +162,9 @@ def test_a_box_says_what_it_is_with_its_settings_and_its_kind():
 def test_large_graph_starts_readable_and_is_quick():
     for count in (250, 2500):
         target = blocks(count)
-        start = time.perf_counter()
+        start = time.process_time()
         drawing = draw(target)
-        assert time.perf_counter() - start < 30  # a tenth of a second on an idle machine
+        assert time.process_time() - start < 3  # a tenth of a second where this was written
         assert len(drawing.elements) <= LIMIT
         assert sorted(name for names in drawing.elements.values() for name in names) == sorted(
             each["name"] for each in target["nodes"]
@@ -233,6 +233,6 @@ def test_a_wide_graph_is_in_parts_that_open_and_never_drawn_as_a_whole():
 def test_many_sizes_are_folded_at_once():
     nodes = [node("x", "placeholder", "x", shape=[2])]
     nodes += [node(f"size_{number}", "call_method", "size", ["x"]) for number in range(20_000)]
-    began = time.monotonic()
+    began = time.process_time()
     assert len(draw({"name": "Net", "nodes": nodes, "modules": {}, "findings": [], "lowering": []}).elements) == 2
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10

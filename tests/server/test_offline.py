@@ -43,19 +43,29 @@ class Net(nn.Module):
 """
 
 
+FOLDERS = """import os
+
+os.makedirs("samples/deep", exist_ok=True)
+os.makedirs("data", exist_ok=True)
+os.mkdir("data/raw")
+assert os.path.isdir("samples/deep")
+"""
+
+
 def test_weights_are_not_downloaded(tmp_path: Path):
-    """The model is traced without them, and bytecode is kept in the user's cache folder."""
+    """The model is traced without them, bytecode is kept in the user's cache folder, and folders that a script makes
+    when it begins are taken away again."""
     folder, cache = tmp_path / "repository", tmp_path / "cache"
-    folder.mkdir()
+    (folder / "data").mkdir(parents=True)
     (folder / "helper.py").write_text("SIZE = 4\n")
     model = folder / "net.py"
-    model.write_text(WEIGHTS)
+    model.write_text(FOLDERS + WEIGHTS)
     with Client(folder, environment={"XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": ""}) as client:
         uri = client.open(model)
         assert client.diagnostics(uri) == []
         (target,) = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
         assert target["status"] == "traced"
-    assert sorted(each.name for each in folder.iterdir()) == ["helper.py", "net.py"]
+    assert sorted(each.name for each in folder.rglob("*")) == ["data", "helper.py", "net.py"]
     assert list((cache / "fxlens" / "__pycache__").rglob("helper.*.pyc"))
 
 

@@ -92,6 +92,23 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def test_what_was_begun_is_what_the_first_job_waits_for(run):
+    async def test(workers: Pool) -> None:
+        for _ in range(2):
+            workers.begin("")
+            await settle()
+        first = job(workers, "quick")
+        Worker.go.set()
+        assert (await first).end == "done" and len(Worker.made) == 1
+        workers.begin("")
+        await workers.close()
+        workers.begin("")
+        await settle()
+        assert len(Worker.made) == 1
+
+    run(test)
+
+
 def test_the_start_goes_on_where_the_job_that_began_it_is_cancelled(run):
     async def test(workers: Pool) -> None:
         for _ in range(3):
@@ -238,7 +255,7 @@ def test_a_job_without_a_result_fails(monkeypatch, error: OSError | None):
         monkeypatch.setattr(model_job, "SpawnWorker", Process)
         asked = ModelJob(Launch(sys.executable, whole=True), "lower", Request("/x.py", ""), None, {})
         with pytest.raises(Failed, match="without a result"):
-            await asyncio.wait_for(asked.result(lambda text, fraction: None), 10)
+            await asyncio.wait_for(asked.result(lambda text, fraction: None), 60)
         await asked.close()
 
     asyncio.run(test())

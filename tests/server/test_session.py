@@ -204,3 +204,25 @@ def test_pools_and_settings(run):
         assert second._closed and around.pool(root).launch.python == "/other/python"
 
     run(test)
+
+
+def test_fixes_for_other_captures_are_being_checked_until_their_own_proof_has_ended():
+    """Those for torch.fx are known by then: their proof comes first."""
+
+    async def test() -> None:
+        ended, waiting = asyncio.Event(), asyncio.Event()
+        document = Document("file:///net.py", "/net.py", None, "x = 1\n", 1)
+        document.verifying, document.capturing = asyncio.create_task(ended.wait()), asyncio.create_task(waiting.wait())
+        assert document.checks("fx") and document.checks("export")
+        ended.set()
+        await document.verifying
+        assert not document.checks("fx") and document.checks("export")
+        document.proving = asyncio.create_task(waiting.wait())
+        document.capturing.cancel()
+        await asyncio.sleep(0)
+        assert document.checks("compile")
+        waiting.set()
+        await document.proving
+        assert not document.checks("export")
+
+    asyncio.run(test())

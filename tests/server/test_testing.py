@@ -154,23 +154,37 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return run_pytest(folder)
 
 
-@pytest.mark.parametrize(
-    ("said", "failed"),
-    [
-        ('tracer = "test_own:Whole"', ["test_given"]),
-        ('leaf-modules = ["Gate"]', ["test_given"]),
-        ('tracer = "test_own:Nobody"', ["test_project", "test_given"]),
-    ],
-)
-def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_path: Path, said: str, failed: list[str]):
+IN_ITS_FOLDER = """import pytest
+
+
+@pytest.fixture(autouse=True)
+def in_its_folder(request, monkeypatch):
+    monkeypatch.chdir(request.path.parent)
+"""
+SAID = {
+    "whole": ('tracer = "test_whole:Whole"', ["given"]),
+    "leaves": ('leaf-modules = ["Gate"]', ["given"]),
+    "nobody": ('tracer = "test_nobody:Nobody"', ["project", "given"]),
+}
+
+
+def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_path: Path):
+    """Three projects in one run, each of which is the present folder of its tests; these are named after it."""
+    (tmp_path / "conftest.py").write_text(IN_ITS_FOLDER)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "nets.py").write_text(NETS)
-    (tmp_path / "pyproject.toml").write_text(f"[tool.fxlens]\n{said}\n")
-    (tmp_path / "test_own.py").write_text(OWN)
+    for name, (said, _) in SAID.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(f"[tool.fxlens]\n{said}\n")
+        own = OWN.replace("test_project", f"test_project_{name}").replace("test_given", f"test_given_{name}")
+        (folder / f"test_{name}.py").write_text(own)
     printed = run_pytest(tmp_path)
-    lines = [line for line in printed.splitlines() if line.startswith("FAILED")]
-    assert [line.split()[1].partition("::")[2] for line in lines] == failed, printed
-    assert "FX101" in printed and ("Nobody" in printed) == ("Nobody" in said)
+    lines = [line.split()[1].partition("::")[2] for line in printed.splitlines() if line.startswith("FAILED")]
+    assert sorted(lines) == sorted(f"test_{each}_{name}" for name, (_, failed) in SAID.items() for each in failed)
+    for each in lines:
+        own = printed.partition(f"_ {each} _")[2].partition("\n____")[0]
+        assert ("has no attribute 'Nobody'" if each == "test_project_nobody" else "FX101") in own, own
 
 
 def test_only_what_is_not_captured_fails(printed: str):
@@ -208,5 +222,5 @@ def test_failures_of_the_other_captures(printed: str):
     assert " FX621 " in said["test_recompiles"] and "buffer" in said["test_recompiles"]
     assert "torch.export holds for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]
     never = said["test_dynamic_in_no_way"]
-    assert "the model itself takes no other size of dimension 0 of x" in never
-    assert "`dynamic` names dimension 1 of y, which is none of the inputs': dimension 0 of x, dimension 1 of x" in never
+    assert "the model itself accepts no other size for dimension 0 of x" in never
+    assert "`dynamic` names dimension 1 of y, but the inputs have dimension 0 of x, dimension 1 of x" in never

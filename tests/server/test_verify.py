@@ -60,6 +60,7 @@ class Pool:
         self.scripts = list(scripts)
         self.asked: list[list[tuple[int, list[str] | None]]] = []
         self.every: set[bool] = set()
+        self.together: list[bool] = []
 
     async def run(
         self, message: dict[str, Any], limits: Any, collect: Any, background: bool = False, captures: bool = False
@@ -67,6 +68,7 @@ class Pool:
         asked = [(check["number"], check["recipes"]) for model in message["models"] for check in model["checks"]]
         self.asked.append(asked)
         self.every.add(message["every"])
+        self.together.append(message["together"])
         events, end = self.scripts.pop(0) if self.scripts else ([], "done")
         for event in events:
             collect(event)
@@ -113,6 +115,18 @@ def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
     assert pool.asked == [[(0, None), (1, None)], [(1, None)]]
     assert [found["fixes"][0]["checked"] for found in findings(checked)] == [False, True]
     assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: the process ended", ""]
+
+
+def test_where_fixes_in_one_text_end_the_process_each_is_checked_alone():
+    made = record(Net=[finding(3, "wrap"), finding(5, "wrap")])
+    proven = [settled(number, fix("wrap", **PROVEN)) for number in (0, 1)]
+    pool = Pool(([], "crash"), (proven, "done"))
+    checked, note = verify(pool, made, rounds=1, every=False)
+    assert note is None and pool.together == [True, False]
+    assert all(found["fixes"][0]["checked"] for found in findings(checked))
+    pool = Pool(([], "crash"))
+    verify(pool, made)
+    assert pool.together == [False]
 
 
 def test_a_model_that_cannot_be_checked_keeps_no_other_from_it():
@@ -182,7 +196,7 @@ def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: py
     model = {"name": "Net", "line": 1, "construct": "Net()", "inputs": None, "assumed": False, "size": 1}
     job = SimpleNamespace(
         deadline=0.0, path=PATH, read=None, leaf_modules=(), tracer=None, announce=lambda *step: None,
-        message={"models": [{**model, "checks": checks}], "others": [], "every": False},
+        message={"models": [{**model, "checks": checks}], "others": [], "every": False, "together": False},
         send=lambda event, **fields: sent.append(event),
     )  # fmt: skip
     monkeypatch.setattr(verifying, "checker_of", lambda capture: lambda *arguments, **options: Checker())

@@ -28,7 +28,7 @@ from fxlib.diagnosis.comparison.sides import (
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.place import Place, place_of
-from fxlib.diagnosis.engine.reach import reachable
+from fxlib.diagnosis.engine.reach import reachable, reached
 from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.report import Finding
 from fxlib.ir import span as spans
@@ -91,8 +91,8 @@ def _is_open(value: Any) -> bool:
 
 def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Make:
     """Makes sides of a model: copies of it, each with what its code keeps elsewhere as it was before."""
-    is_leaf = tracing.new().is_leaf_module
-    snapshot = Snapshot(model, is_leaf, reachable(model, is_leaf))
+    modules = reached(model, tracing.new().is_leaf_module)
+    snapshot = Snapshot(modules, reachable(model, modules))
 
     @contextlib.contextmanager
     def make() -> Iterator[Made]:

@@ -67,7 +67,7 @@ class _Code:
     """The code of a model, and what its names mean."""
 
     def __init__(self, root: nn.Module, functions: list[FunctionType]) -> None:
-        self.modules = [module for _, module in reach.modules_of(root)]
+        self.modules = [module for _, module, _ in reach.modules_of(root)]
         self.altered = any(map(is_altered, self.modules))
         self.functions = set(functions)
         self._kinds = {type(each) for each in self.modules}

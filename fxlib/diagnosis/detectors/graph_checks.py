@@ -21,7 +21,6 @@ from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
 from fxlib.ir.node import Node
-from fxlib.ir.paths import submodule
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
@@ -195,8 +194,14 @@ def _written(run: Run, node: Node) -> Any:
     """As `_mutates`, for modules that work in place too."""
     written = _mutates(node)
     if written is None and node.op == "call_module" and node.args:
-        written = node.args[0] if getattr(_module(run, node), "inplace", False) is True else None
+        written = node.args[0] if _works_in_place(run.module(node)) else None
     return written
+
+
+def _works_in_place(module: Any) -> bool:
+    # A module takes long to say that it has no such attribute.
+    own = getattr(module, "__dict__", {})
+    return own.get("inplace", getattr(type(module), "inplace", False)) is True
 
 
 def _base(run: Run, node: Any) -> Any:
@@ -246,14 +251,6 @@ def mutation(search: Search) -> None:
             what = "input" if base.op == "placeholder" else "parameter or buffer"
             says = f"This changes the {what} `{base.target}` in place"
             run.add("FX227", place, says, node=node.name, data={"target": str(base.target)})
-
-
-def _module(run: Run, node: Node) -> Any:
-    try:
-        root, target = run.tracer.holder(str(node.target))
-        return submodule(root, target)
-    except AttributeError:
-        return None
 
 
 def unused_helpers(search: Search) -> None:
@@ -310,9 +307,8 @@ def _keeps(search: Search, place: Place, node: ast.Attribute) -> bool:
     code = instrumentation.original.get(place.site[0], place.site[0])
     names = {each.__qualname__ for each in instrumentation.functions if instrumentation.own_code(each) is code}
     kinds = {name.rpartition(".")[0] for name in names}
-    holders = [
-        each for _, each in modules_of(search.subject.root) if any(k.__qualname__ in kinds for k in type(each).__mro__)
-    ]
+    held = [each for _, each, _ in modules_of(search.subject.root)]
+    holders = [each for each in held if any(kind.__qualname__ in kinds for kind in type(each).__mro__)]
     return bool(holders) and all(node.attr in vars(each) and not _sets(type(each), node.attr) for each in holders)
 
 
@@ -337,11 +333,11 @@ def shared_convolutions(search: Search) -> None:
         if node.op == "call_module":
             calls.setdefault(str(node.target), []).append(node)
     for target, nodes in calls.items():
-        if len(nodes) > 1 and isinstance(_module(run, nodes[0]), _CONVOLUTIONS):
+        if len(nodes) > 1 and isinstance(run.module(nodes[0]), _CONVOLUTIONS):
             followed = [
                 n
                 for n in nodes
-                if any(user.op == "call_module" and isinstance(_module(run, user), _NORMS) for user in n.users)
+                if any(user.op == "call_module" and isinstance(run.module(user), _NORMS) for user in n.users)
             ]
             if followed:
                 others = tuple(Related(f"`{target}` is called here too", _span(run, n), "note") for n in nodes[:-1])

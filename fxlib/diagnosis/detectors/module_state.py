@@ -12,8 +12,10 @@ from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.snapshot import Change
+from fxlib.ir.writes import Writes
 
 __all__ = ["ON_GRAPH"]
 
@@ -24,10 +26,12 @@ def changed(search: Search) -> None:
     if run.course.corrections is not None and run.guessed:
         # On a way that nobody may ever take.
         return
-    for change in search.subject.snapshot.changes():
-        if change.name == "training":
-            continue
-        place = _assignment(search.subject.instrumentation, change)
+    changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
+    places = [_assignment(search.subject.instrumentation, change) for change in changes]
+    if any(place is None and change.kind == "data" for place, change in zip(places, changes, strict=True)):
+        written = _written_at(search, [change for change in changes if change.kind == "data"])
+        places = [place or written.get(id(change.before)) for place, change in zip(places, changes, strict=True)]
+    for change, place in zip(changes, places, strict=True):
         where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
@@ -43,6 +47,24 @@ def changed(search: Search) -> None:
 
 def _was_buffer(change: Change) -> bool:
     return change.name in change.module._buffers or change.name in change.module._parameters
+
+
+def _written_at(search: Search, changes: list[Change]) -> dict[int, Place]:
+    """Where forward writes to tensors, by their ids: another run shows it, also within functions of torch, such as
+    `load_state_dict`."""
+    found: dict[int, Place] = {}
+
+    def watched(run: Run) -> Writes:
+        def about_to(tensor: str) -> None:
+            place = None if run.quiet or int(tensor) in found else run.place()
+            if place is not None:
+                found[int(tensor)] = place
+
+        return Writes(((str(id(change.before)), change.before) for change in changes), about_to)
+
+    search.subject.snapshot.restore()
+    search.once_more(watched)
+    return found
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:

@@ -103,11 +103,11 @@ def moments(search: Search) -> None:
     for span in alone or places:
         place = places[span]
         name = called_name(place.node).rpartition(".")[2]
-        says = f"`{text_of(place.node)}` runs once, while tracing, so every call of the graph uses what it gave then"
+        says = f"`{text_of(place.node)}` runs once, while tracing, so every call of the graph uses that value"
         advice = "Pass the value as an argument, or take it in a wrapped function"
         if name in ("stack", "currentframe", "_getframe", "is_fx_tracing"):
-            says = f"`{text_of(place.node)}` sees the trace instead of a normal run, so the graph is of another branch"
-            advice = "Do not ask for it in forward"
+            says = f"`{text_of(place.node)}` differs while tracing, so the graph has the branch of the trace"
+            advice = "Do not use it in forward"
         run.add("FX206", place, says, detail=advice)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine.choices import Choices
@@ -22,6 +22,7 @@ from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta, map_values
+from fxlib.shapes.fake import fake_mode
 
 __all__ = ["Cut", "Cuts", "Filling", "prepare"]
 
@@ -62,12 +63,12 @@ def _kind(item: Any) -> Any:
 
 
 def prepare() -> bool:
-    """Have torch load what its first fake tensor needs, which takes seconds. False when that was done before."""
+    """Have torch load what its first fake tensors need, which takes a moment. False when that was done before."""
     if _prepared:
         return False
     _prepared.append(True)
-    with FakeTensorMode():
-        torch.empty(1)
+    with fake_mode():
+        torch.empty(1, 1).permute(1, 0)  # for which torch loads its distributed tensors
     return True
 
 
@@ -209,7 +210,7 @@ class Filling:
         node = node.value if isinstance(node, (ast.Assign, ast.Expr)) else node
         if isinstance(node, ast.AugAssign) or not isinstance(node, ast.expr):
             raise _CannotTell
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        mode = fake_mode()
         names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         scope = dict(frame.f_globals)
         local = frame.f_locals
@@ -222,7 +223,7 @@ class Filling:
         with mode:
             return eval(code, scope)()
 
-    def _real(self, item: Any, mode: FakeTensorMode) -> Any:
+    def _real(self, item: Any, mode: Any) -> Any:
         if not isinstance(item, Proxy):
             return item
         value = self.run.values.of(item.node)

@@ -5,23 +5,45 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from fxlib.ir.span import is_hidden
 
-__all__ = ["is_users", "modules_of", "names_in", "reachable", "unregistered"]
+__all__ = ["Reached", "is_users", "modules_of", "names_in", "reachable", "reached", "unregistered"]
 
 _LIMIT = 300
-_OWN = frozenset(vars(nn.Module()))
+_NAMES = [*vars(nn.Module())]
+_OWN = frozenset(_NAMES)
+_COUNT = len(_NAMES)
+_CONTAINERS = (list, tuple, dict)
+_SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
-def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[FunctionType]:
+class Reached(NamedTuple):
+    """A module of what is traced, with the attributes of its own that are no numbers and texts. A ``leaf`` does not run
+    while tracing."""
+
+    path: str
+    module: nn.Module
+    own: list[tuple[str, Any]]
+    leaf: bool
+
+
+def reached(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Reached]:
+    """The modules of a root; none of a function."""
+    if not isinstance(root, nn.Module):
+        return []
+    return [Reached(path, each, own, each is not root and is_leaf(each, path)) for path, each, own in modules_of(root)]
+
+
+def reachable(root: Any, modules: Iterable[Reached]) -> list[FunctionType]:
     """The Python functions of the user, or of libraries other than torch, that tracing ``root`` may run: the forward of
-    every module that is not a leaf, and what those name, as globals, as attributes of their class, or in a module."""
+    every one of its ``modules`` that is not a leaf, and what those name, as globals, as attributes of their class, or
+    in a module."""
     found: dict[FunctionType, type | None] = {}
     todo: list[tuple[FunctionType, type | None]] = []
 
@@ -33,7 +55,7 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
 
     helpers: list[type] = []
     if isinstance(root, nn.Module):
-        for module in _traced_modules(root, is_leaf):
+        for module in _one_of_each_class(modules):
             add(inspect.getattr_static(type(module), "forward", None), type(module))
             helpers.extend(_helper_types(module))
             for name, value in vars(module).items():
@@ -48,9 +70,9 @@ def reachable(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Func
     return list(found)
 
 
-def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The modules of ``root`` with their paths, and those that it or they keep in plain lists, tuples and dicts:
-    torch.fx refuses to call these, but a diagnosis traces into them."""
+def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module, list[tuple[str, Any]]]]:
+    """The modules of ``root`` with their paths and attributes, and those that it or they keep in plain lists, tuples
+    and dicts: torch.fx refuses to call these, but a diagnosis traces into them."""
     seen: set[nn.Module] = set()
     plain: list[tuple[str, nn.Module]] = [("", root)]
     while plain:
@@ -60,15 +82,28 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             if module in seen:
                 continue
             seen.add(module)
-            yield path, module
+            own = _own_attributes(module)
+            yield path, module, own
             prefix = f"{path}." if path else ""
-            children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
-            registered += reversed(children)
-            attributes = vars(module)
-            for name in [name for name in attributes if name not in _OWN]:
-                value = attributes[name]
-                if isinstance(value, (list, tuple, dict)):
+            children = [*module._modules.items()]
+            registered += [(prefix + name, child) for name, child in reversed(children) if child is not None]
+            for name, value in own:
+                if isinstance(value, _CONTAINERS):
                     plain.extend((f"{prefix}{name}[{key!r}]", held) for key, held in _held(value))
+
+
+def _own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    """Without those of each module, and numbers, texts, and tuples of such."""
+    attributes = module.__dict__
+    names = [*attributes]
+    names = names[_COUNT:] if names[:_COUNT] == _NAMES else [name for name in names if name not in _OWN]
+    found = []
+    for name in names:
+        value = attributes[name]
+        kind = type(value)
+        if kind not in _SCALARS and not (kind is tuple and _SCALARS.issuperset(map(type, value))):
+            found.append((name, value))
+    return found
 
 
 def unregistered(root: Any, module: nn.Module) -> str:
@@ -94,15 +129,13 @@ def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:
             yield from (((key, inner), module) for inner, module in _held(item, depth - 1))
 
 
-def _traced_modules(root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> Iterator[nn.Module]:
+def _one_of_each_class(modules: Iterable[Reached]) -> Iterator[nn.Module]:
     """One module of each class that is traced into."""
     seen: set[type] = set()
-    for name, module in modules_of(root):
-        kind = type(module)
-        if kind not in seen:
-            seen.add(kind)
-            if module is root or not is_leaf(module, name):
-                yield module
+    for _, module, _, leaf in modules:
+        if not leaf and type(module) not in seen:
+            seen.add(type(module))
+            yield module
 
 
 def _helper_types(module: nn.Module) -> Iterator[type]:

@@ -24,6 +24,7 @@ from fxlib.diagnosis.engine.values import UNKNOWN, Values, show
 from fxlib.diagnosis.report import Baked, Finding, Mutation
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
+from fxlib.ir.paths import submodule
 from fxlib.ir.span import Site, Span
 
 __all__ = ["Course", "Notes", "Region", "Run", "guarded"]
@@ -94,6 +95,7 @@ class Run:
         self.asking: tuple[Probe, Any] | None = None
         """The probe of a question that reported last, and the value it saw."""
         self.error: BaseException | None = None
+        self._modules: dict[str, Any] = {}
 
     @property
     def graph(self) -> Graph | None:
@@ -143,6 +145,16 @@ class Run:
     def catcher(self, place: Place, error: type[BaseException]) -> Any:
         """The user's own handler that would swallow ``error`` raised at ``place``."""
         return catcher(place, error, self.subject.instrumentation.original)
+
+    def module(self, node: Node) -> Any:
+        """The module that a node calls; None where there is none any more."""
+        target = str(node.target)
+        if target not in self._modules:
+            try:
+                self._modules[target] = submodule(*self.tracer.holder(target))
+            except AttributeError:
+                self._modules[target] = None
+        return self._modules[target]
 
     # --- values -------------------------------------------------------------------------------------------------------
 

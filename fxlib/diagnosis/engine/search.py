@@ -7,12 +7,13 @@ function's code and the run is repeated; `cuts` puts a value in its place.
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 from fxlib.capture.tracer_base import TraceError
@@ -34,12 +35,13 @@ from fxlib.diagnosis.engine.failures import about_tracing, classify
 from fxlib.diagnosis.engine.findings import Findings, first_line
 from fxlib.diagnosis.engine.inputs import without_self
 from fxlib.diagnosis.engine.listener import AtProbe, Listener
-from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
+from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.questions import Questions
 from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Course, Run
 from fxlib.diagnosis.engine.subject import Subject
+from fxlib.diagnosis.rules import RULES
 from fxlib.ir import span as spans
 
 __all__ = ["Limits", "Search", "unhindered"]
@@ -60,14 +62,16 @@ def unhindered() -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to search. ``exploring`` runs look for other ways than the first. ``seconds`` are of the processor,
-    ``patience`` is of the clock without the time of waiting for a processor: a busy machine does not cut a diagnosis
-    short, and a forward that sleeps does not use up the time that its process has."""
+    """How long to search. ``exploring`` runs look for other ways than the first; none where one that comes to the end
+    is ``enough``. ``seconds`` are of the processor, ``patience`` is of the clock without the time of waiting for a
+    processor: a busy machine does not cut a diagnosis short, and a forward that sleeps does not use up the time that
+    its process has."""
 
     runs: int = 48
     exploring: int = 8
     seconds: float = 3.0
     patience: float = 6.0
+    enough: bool = False
 
 
 class Search:
@@ -108,6 +112,8 @@ class Search:
             rank = (run.complete, 0 if run.complete and best[0] else len(run.nodes))
             if run.graph is not None and rank > best:
                 best, self.best = rank, run
+            if run.complete and limits.enough:
+                break
             if run.error is None or not self._get_past(run, run.error):
                 answers = self.choices.turn()
                 if answers is None or exploring >= limits.exploring:
@@ -120,11 +126,12 @@ class Search:
                 break
             self.subject.snapshot.restore()
 
-    def once_more(self, **changes: Any) -> Run | None:
+    def once_more(self, watched: Callable[[Run], Any] | None = None, **changes: Any) -> Run | None:
         """One further run that is like the best but for a change of its course; None when it does not end. Nothing that
-        it finds is kept."""
+        it finds is kept. It runs in the context that ``watched`` makes of it."""
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
-        self._run(run, self.choices.copy())
+        with contextlib.nullcontext() if watched is None else watched(run):
+            self._run(run, self.choices.copy())
         _let_go(run.error)
         return run if run.complete else None
 
@@ -158,14 +165,24 @@ class Search:
             run.add("FX187", self.subject.definition or self.root_class(), error=error)
             return False
         if place is None:
-            run.add("FX190", self.root_class(), error=error)
+            if certain:
+                self._no_root(run, error)
             return False
+        if not certain and self._of_an_answer_within(place, error):
+            return self.cuts.cut(place, "FX199")
         failure = failure_of(error, place)
         code, message, detail = classify(failure)
         if code == "FX170" and run.tracer.refused is not None:
             message = unregistered(self.subject.root, run.tracer.refused)
+        if code == "FX140":
+            read = proxies_read(place, error)
+            if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
+                detail = "It gets a number, which no function of torch takes: call it in a wrapped function"
         if self._of_what_stood_in(run, place, error):
             return self.cuts.cut(place, code, plain=True)
+        plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
+        if plain and place.caller is not None:
+            place = place.caller  # of a package: not it, but what it is given does not fit
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
         if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in str(error)):
@@ -189,9 +206,25 @@ class Search:
             return True
         if place.caller is not None and self.cuts.cut(place.caller, PACKAGE_FUNCTION):
             return True
-        return self.cuts.cut(
-            place, code, plain=code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
-        )
+        return self.cuts.cut(place, code, plain=plain)
+
+    def _no_root(self, run: Run, error: BaseException) -> None:
+        """Something fails before any of the user's code runs."""
+        message = detail = ""
+        if "co_varnames is too small" in str(error):
+            message = (
+                "torch.fx writes the arguments of a `forward` anew that has keyword-only ones, `*args` or `**kwargs`, "
+                "and finds its decorator's function in its place"
+            )
+            detail = "Decorate a method that forward calls, or do in forward what the decorator does"
+        run.add("FX190", self.root_class(), message, error=error, detail=detail)
+
+    def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:
+        """Whether torch's code asked something of a traced value within this very expression, and fails after a guessed
+        answer: `layer.to(x.device)` compares devices. What it asked is the finding."""
+        file = _raised_in(error)
+        asked = any(each.span == place.span and RULES[each.code].question for each in self.findings)
+        return asked and is_installed(file) and package_of(file) == "torch"
 
     def _of_what_stood_in(self, run: Run, place: Place, error: BaseException) -> bool:
         """Whether all that is traced of what failed stands in for the value of something else that failed, which has
@@ -226,10 +259,23 @@ def _let_go(error: BaseException | None) -> None:
 def _checks_itself(error: BaseException) -> bool:
     """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
     that says nothing."""
+    if isinstance(error, TraceError) or "type Proxy" in str(error):
+        return False  # what refuses the type of a traced value refuses it whatever was answered
+    traceback = _innermost(error)
+    if traceback is None:
+        return False
+    file = traceback.tb_frame.f_code.co_filename
+    return is_installed(file) and linecache.getline(file, traceback.tb_lineno).lstrip().startswith("raise ")
+
+
+def _raised_in(error: BaseException) -> str:
+    """The file whose code raised it."""
+    traceback = _innermost(error)
+    return "" if traceback is None else traceback.tb_frame.f_code.co_filename
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    if traceback is None or isinstance(error, TraceError) or "type Proxy" in str(error):
-        return False  # what refuses the type of a traced value refuses it whatever was answered
-    file = traceback.tb_frame.f_code.co_filename
-    return is_installed(file) and linecache.getline(file, traceback.tb_lineno).lstrip().startswith("raise ")
+    return traceback

@@ -11,6 +11,7 @@ import queue
 import random
 import threading
 from collections.abc import Iterable, Iterator
+from operator import is_
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -51,8 +52,8 @@ def same(current: Any, before: Any) -> bool:
     if isinstance(current, set):
         return bool(current == before)
     if isinstance(current, dict):
-        return list(current) == list(before) and all(current[name] is before[name] for name in before)
-    return len(current) == len(before) and all(a is b for a, b in zip(current, before, strict=True))
+        return list(current) == list(before) and all(map(is_, current.values(), before.values()))
+    return len(current) == len(before) and all(map(is_, current, before))
 
 
 def refill(container: Any, before: Any) -> None:

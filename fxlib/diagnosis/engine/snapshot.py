@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -13,12 +13,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from fxlib.diagnosis.engine.reach import modules_of, names_in
+from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
 
 __all__ = ["Change", "Snapshot"]
 
-_INTERNAL = frozenset(nn.Module().__dict__)
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 _KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 # What the names of constants begin with that a tracer keeps on the root.
@@ -41,6 +40,27 @@ class Change(NamedTuple):
     after: Any
 
 
+class _Held(NamedTuple):
+    """A module as it was, with copies of its attributes and tables; ``marks`` are their keys and identities."""
+
+    path: str
+    module: nn.Module
+    attributes: dict[str, Any]
+    tables: dict[str, Any]
+    marks: list[tuple[Any, list[Any], list[int]]]
+
+
+def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
+    return container, [*container], [*map(id, container.values())] if isinstance(container, dict) else []
+
+
+def _has_changed(held: _Held) -> bool:
+    for now, keys, identities in held.marks:
+        if (now or keys) and ([*now] != keys or (identities and [*map(id, now.values())] != identities)):
+            return True
+    return False
+
+
 class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of what ``functions`` keep elsewhere.
 
@@ -48,56 +68,68 @@ class Snapshot:
     write to.
     """
 
-    def __init__(
-        self, root: Any, is_leaf: Callable[[nn.Module, str], bool], functions: Iterable[FunctionType] = ()
-    ) -> None:
+    def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
         # Then parameters are kept, too.
         self._doubt = any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
         self._left = _MOST
         held: list[tuple[str, Any]] = []
-        self._modules: list[tuple[str, nn.Module, dict[str, Any], dict[str, Any]]] = []
+        self._modules: list[_Held] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
-        self._random = random.getstate()
-        self._torch_random = torch.get_rng_state()
-        self.grad = torch.is_grad_enabled()
+        self._keep_generators()
         classes: dict[type, None] = {}
-        for path, module in modules_of(root) if isinstance(root, nn.Module) else ():
-            self._keep_buffers(path, module)
-            leaf = module is not root and is_leaf(module, path)
-            own = {name: module.__dict__.get(name) for name in (("_buffers",) if leaf else _TABLES)}
-            tables = {name: table.copy() for name, table in own.items() if isinstance(table, (dict, set))}
-            self._modules.append((path, module, dict(module.__dict__), tables))
+        for path, module, own, leaf in modules:
+            attributes = module.__dict__
+            tables = {
+                name: table.copy()
+                for name in (("_buffers",) if leaf else _TABLES)
+                if isinstance(table := attributes.get(name), (dict, set))
+            }
+            marks = [_marked(attributes), *[_marked(attributes[name]) for name in tables]]
+            self._modules.append(_Held(path, module, dict(attributes), tables, marks))
+            self._keep_tensors(path, module, module._buffers.items())
+            if self._doubt:
+                self._keep_tensors(path, module, module._parameters.items())
+            for name, value in own:
+                if isinstance(value, (torch.Tensor, list, tuple, dict)):
+                    leaves = [(name, each) for each in pytree.tree_leaves(value) if type(each) is torch.Tensor]
+                    self._keep_tensors(path, module, leaves)
             if leaf:
                 continue
-            held += [(name, value) for name, value in vars(module).items() if name not in _INTERNAL]
+            held += own
             classes.update(dict.fromkeys(type(module).__mro__))
-            for name, value in module.__dict__.items():
-                if isinstance(value, (dict, list, set)) and name not in _INTERNAL:
+            for name, value in own:
+                if isinstance(value, (dict, list, set)):
                     self._containers.append((module, path, name, value, copy.copy(value)))
         self.shared = Shared(functions, classes, held)
 
-    def _keep_buffers(self, path: str, module: nn.Module) -> None:
-        found = [*module._buffers.items(), *(module._parameters.items() if self._doubt else ())]
-        for name, value in vars(module).items():
-            if name not in _INTERNAL and isinstance(value, (torch.Tensor, list, tuple, dict)):
-                found += [(name, each) for each in pytree.tree_leaves(value) if type(each) is torch.Tensor]
-        for name, buffer in found:
-            if buffer is None or is_lazy(buffer):
+    def _keep_generators(self) -> None:
+        self._random = random.getstate()
+        self._torch_random = torch.get_rng_state()
+        self.grad = torch.is_grad_enabled()
+
+    def renewed(self) -> bool:
+        """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
+        self._keep_generators()
+        return not self.changes() and not self.shared.changes()
+
+    def _keep_tensors(self, path: str, module: nn.Module, found: Iterable[tuple[str, torch.Tensor | None]]) -> None:
+        for name, tensor in found:
+            if tensor is None or is_lazy(tensor):
                 continue
-            if isinstance(buffer, nn.Parameter):
-                self._left -= buffer.numel()
-            large = isinstance(buffer, nn.Parameter) and self._left < 0
-            kept = None if buffer.is_meta or large else buffer.detach().clone()
-            self._buffers.append((path, module, name, buffer, buffer._version, kept))
+            if isinstance(tensor, nn.Parameter):
+                self._left -= tensor.numel()
+            large = isinstance(tensor, nn.Parameter) and self._left < 0
+            kept = None if tensor.is_meta or large else tensor.detach().clone()
+            self._buffers.append((path, module, name, tensor, tensor._version, kept))
 
     def changes(self) -> list[Change]:
         """What is different now. Constants that a tracer keeps on the root do not count."""
         return [*self._changes()]
 
     def _changes(self) -> Iterator[Change]:
-        for path, module, attributes, tables in self._modules:
+        for path, module, attributes, tables, _ in filter(_has_changed, self._modules):
             compared = [("attribute", vars(module), attributes)]
             # A scripted module has other tables, which make new objects at each access.
             compared += [
@@ -111,9 +143,15 @@ class Snapshot:
             if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
         for path, module, name, buffer, version, kept in self._buffers:
+            if not _written(buffer, version, kept):
+                continue
             table = next((each for each in (module._buffers, module._parameters) if name in each), {name: buffer})
-            if table[name] is buffer and _written(buffer, version, kept):
+            if table[name] is buffer:
                 yield Change(module, path, name, "data", buffer, buffer)
+
+    def differs(self) -> bool:
+        """Whether attributes of a module are others than before."""
+        return any(map(_has_changed, self._modules))
 
     def drew_random(self) -> bool:
         """Whether random numbers were drawn."""
@@ -124,7 +162,7 @@ class Snapshot:
         ``shared`` is False."""
         if shared:
             self.shared.restore()
-        for _, module, attributes, tables in self._modules:
+        for _, module, attributes, tables, _ in filter(_has_changed, self._modules):
             now = module.__dict__
             for name in [name for name in now if name not in attributes]:
                 del now[name]

@@ -18,10 +18,37 @@ from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
 from fxlib.ir.node import Node
 
-__all__ = ["Subject"]
+__all__ = ["Subject", "prepare"]
 
 _MODES = frozenset({"set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context"})
 """Names of code that changes the grad mode or autocast other than by a context of its own."""
+
+
+class _Ahead:
+    """What is found out of a root without running any of it."""
+
+    def __init__(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> None:
+        self._of = root, leaves, own_tracer
+        modules = reach.reached(root, StrictTracer(leaves, own_tracer).is_leaf_module)
+        self.functions = reach.reachable(root, modules)
+        self._names = self._named()
+        self.snapshot = Snapshot(modules, self.functions)
+
+    def _named(self) -> list[list[str]]:
+        return [[*reach.names_in(function.__code__)] for function in self.functions]
+
+    def is_of(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> bool:
+        """Whether it is what would be found now: functions may do something else, but name the same."""
+        return (root, leaves, own_tracer) == self._of and self._names == self._named() and self.snapshot.renewed()
+
+
+_ahead: dict[int, _Ahead] = {}
+"""By the identity of a root that it keeps."""
+
+
+def prepare(root: Any, leaf_modules: Iterable[str] = (), own_tracer: Callable[[], Any] | None = None) -> None:
+    """Look at a root that is diagnosed next, as far as that runs none of its code."""
+    _ahead[id(root)] = _Ahead(root, frozenset(leaf_modules), own_tracer)
 
 
 @dataclass(frozen=True)
@@ -55,10 +82,11 @@ class Subject:
     ) -> Subject:
         """Find the functions that a trace reaches, rewrite them, and remember the state of the modules."""
         leaves = frozenset(leaf_modules)
-        is_leaf = StrictTracer(leaves, own_tracer).is_leaf_module
         inputs, misfit = placeholder_values(root, example_inputs, concrete_args)
-        functions = reach.reachable(root, is_leaf)
-        snapshot = Snapshot(root, is_leaf, functions)
+        ahead = _ahead.pop(id(root), None)
+        if ahead is None or not ahead.is_of(root, leaves, own_tracer):
+            ahead = _Ahead(root, leaves, own_tracer)
+        functions, snapshot = ahead.functions, ahead.snapshot
         instrumentation = Instrumentation(functions, lookers)
         named = {name for function in functions for name in reach.names_in(function.__code__)}
         modes = not named.isdisjoint(_MODES)

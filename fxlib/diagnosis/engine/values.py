@@ -41,6 +41,7 @@ PLAIN = Unknown(False)
 """What an expression would give that reads no traced value and raises: nothing is known of it but that."""
 _DATA = Unknown(True)
 _CPU = torch.device("cpu")
+_SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
 def describe(value: Any) -> Any:
@@ -123,7 +124,7 @@ class Values:
             return list(getattr(args[0], node.target)())
         try:
             root, target = self.tracer.root, node.target
-            if node.op in ("call_module", "get_attr"):
+            if self.tracer.strangers and node.op in ("call_module", "get_attr"):
                 root, target = self.tracer.holder(target)
             value = infer(node.op, target, args, kwargs, root)
         except DataDependentError:
@@ -152,6 +153,8 @@ class Values:
             if type(value) is Unknown:
                 unknown.append(value)
             return value
+        if kind in _SCALARS:
+            return argument
         if isinstance(argument, tuple):
             items = [self._filled(item, unknown) for item in argument]
             return kind(*items) if hasattr(argument, "_fields") else tuple(items)

@@ -6,6 +6,8 @@ again and compares with eager, which is what makes a fix *preferred*; ``fix_all`
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,6 +34,10 @@ __all__ = [
 
 _ = _recipes
 
+log = logging.getLogger(__name__)
+
+# Set in the tests: an exception in a recipe is let through.
+_STRICT = bool(os.environ.get("FXLIB_STRICT"))
 
 # Tried for every loud rule that has fixes, after its own.
 _GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
@@ -96,8 +102,7 @@ def propose(
         entry = RECIPES.get(name)
         if entry is None:
             continue
-        drafts = entry.draft(site)
-        for draft in [drafts] if isinstance(drafts, Draft) else drafts or []:
+        for draft in _drafts(entry, site):
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -112,6 +117,18 @@ def propose(
             if fix.edits and all(fix.edits != other.edits for other in fixes):
                 fixes.append(fix)
     return fixes
+
+
+def _drafts(recipe: Recipe, site: Site) -> list[Draft]:
+    """What a recipe proposes. One that fails costs its own fixes, and not what was found."""
+    try:
+        drafts = recipe.draft(site)
+        return [drafts] if isinstance(drafts, Draft) else list(drafts or ())
+    except Exception:
+        if _STRICT:
+            raise
+        log.exception("the recipe %s failed; its fixes are missing", recipe.id)
+        return []
 
 
 def own_place(finding: Any) -> Any:

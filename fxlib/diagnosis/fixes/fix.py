@@ -12,11 +12,14 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.imports import Bindings, needed
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["RECIPES", "SWITCH", "Branches", "Draft", "Fix", "Recipe", "Site", "recipe", "switched"]
+__all__ = ["RECIPES", "REGISTERING", "SWITCH", "Branches", "Draft", "Fix", "Recipe", "Site", "recipe", "switched"]
 
 
 SWITCH = "__fxlens_switch__"
 """What `switched` calls: see `switching.py`."""
+
+REGISTERING = ("module-list", "parameter-list")
+"""Recipes whose purpose it is that the model has more parameters."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,8 @@ class Source:
         return self._raw[self.offset(*start) : self.offset(*end)].decode()
 
     def between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
-        return self._raw[self.offset(*start) : self.offset(*end)].decode()
+        """The text there. What of a character at its end lies beyond it is left out."""
+        return self._raw[self.offset(*start) : self.offset(*end)].decode(errors="ignore")
 
     @staticmethod
     def range_of(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:

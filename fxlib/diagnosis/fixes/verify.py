@@ -8,7 +8,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,9 +28,10 @@ from fxlib.diagnosis.fixes.compare import (
 )
 from fxlib.diagnosis.fixes.edits import mapped, reported, touched
 from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, positional
-from fxlib.diagnosis.fixes.fix import Fix
+from fxlib.diagnosis.fixes.fix import REGISTERING, Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.resize import shapes_of
+from fxlib.diagnosis.fixes.same_code import runs_the_same
 from fxlib.diagnosis.fixes.switching import differing, switching
 from fxlib.diagnosis.fixes.users import uses
 from fxlib.ir.modules import copy_of
@@ -42,7 +43,6 @@ Read = Callable[[str], "str | None"]
 
 _LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
 _SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
-_REGISTERING = ("module-list", "parameter-list")  # recipes whose purpose it is that the model has more parameters
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
 _OTHERS = 0.3  # seconds for the inputs of each other model of the file that an edit concerns
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
@@ -159,6 +159,8 @@ class Checker:
         self._others: dict[Target, Checker | None] = {
             each: None for each in others if (each.construct, each.inputs) != (construct, inputs)
         }
+        self.proven: dict[Any, Verdict] = {}
+        """Of fixes that were verified together with others (`together`), by their edits and the finding's place."""
         self._works = True
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
@@ -173,8 +175,12 @@ class Checker:
                 self._before = self._side({}, {})
         return self._before
 
-    def verify(self, fix: Fix, finding: Any) -> Verdict:
-        """Apply ``fix``, for ``finding``, and say what it does; text that raises gives ``failed``."""
+    def verify(self, fix: Fix, finding: Any, *more: Any) -> Verdict:
+        """Apply ``fix``, for ``finding`` and what else it is to fix, and say what it does; text that raises gives
+        ``failed``."""
+        known = self.proven.get(mark(fix, finding))
+        if known is not None and not more:
+            return replace(known, side_effects=[*known.side_effects])
         before = self.before
         if self._bare and not self._numbers and not reported(before.report, finding):
             # What the code asks of its numbers, or of their device, has another answer on meta.
@@ -182,28 +188,28 @@ class Checker:
             before = self.before
         numbers = self._numbers
         with registrations_dropped():
-            verdict = self._verify(fix, finding, before)
+            verdict = self._verify(fix, (finding, *more), before)
         if self._numbers == numbers:
             return verdict
         # The edited text needs its numbers: the other one is to be seen with them, too.
         self._before = None
-        return self.verify(fix, finding)
+        return self.verify(fix, finding, *more)
 
-    def _verify(self, fix: Fix, finding: Any, before: _Side) -> Verdict:
+    def _verify(self, fix: Fix, wanted: Sequence[Any], before: _Side) -> Verdict:
         verdict = Verdict()
         # One edit may be the fix of several findings, such as a function that is wrapped.
         key = _key(fix)
         known = before.tried.get(key)
         if known is not None:
             verdict = replace(known.verdict, moved_to=[], side_effects=list(known.verdict.side_effects))
-            self._compare_findings(verdict, fix, finding, known.findings)
+            self._compare_findings(verdict, fix, wanted, known.findings)
             if not verdict.gone or (known.compared and bool(known.verdict.moved_to) == bool(verdict.moved_to)):
                 return verdict
             verdict = Verdict()
 
         def helps(report: Any) -> bool:
-            verdict.traces = report.graph_module is not None
-            self._compare_findings(verdict, fix, finding, report.findings)
+            verdict.traces = report.traces
+            self._compare_findings(verdict, fix, wanted, report.findings)
             return verdict.gone
 
         try:
@@ -228,9 +234,8 @@ class Checker:
         """
         offered: list[Fix] = []
         slow = False
-        # As they are offered in the end: what comes after the last one that is offered need not be tried.
-        for fix in sorted(propose(finding, self.read, recipes), key=lambda fix: (bool(fix.settings), not fix.first)):
-            if len(offered) == _UNPROVEN and not self._comparable:
+        for fix in self.fixes_of(finding, recipes):
+            if len(offered) == _UNPROVEN and not self.comparable:
                 break
             if fix.kind in _HIDING and self._fails_in_eager(finding):
                 continue
@@ -239,7 +244,7 @@ class Checker:
                 reason = "not checked: another fix is proven" + (", and checking is slow" if every else "")
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
                 continue
-            if self.left < 0:
+            if self.left < 0 and mark(fix, finding) not in self.proven:
                 reason = "not checked: out of time"
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason])), late=True))
                 continue
@@ -255,14 +260,35 @@ class Checker:
         offered = [fix for fix in offered if fix not in unproven]
         return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
 
+    def fixes_of(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
+        """What is proposed, as it is offered in the end: what comes after the last one that is offered need not be
+        tried."""
+        return sorted(propose(finding, self.read, recipes), key=lambda fix: (bool(fix.settings), not fix.first))
+
+    def may_hold(self, fix: Fix, finding: Any) -> bool:
+        """Whether the fix can be compared with eager, and does not hide a mistake."""
+        return self.comparable and not (fix.kind in _HIDING and self._fails_in_eager(finding))
+
     @property
-    def _comparable(self) -> bool:
+    def comparable(self) -> bool:
         return any(each.error is None for each in self.before.outcomes)
 
     def _fails_in_eager(self, finding: Any) -> bool:
         """Whether forward raises the same without a trace: then the code is wrong, and no fix may keep it unseen."""
         raises, outcomes = finding.data.get("raises"), self.before.outcomes
         return bool(raises and outcomes) and all(each.error == raises for each in outcomes)
+
+    def on_all_branches(self, verdict: Verdict, fix: Fix) -> Verdict:
+        """What was seen of a text with this fix and others, and on every way through the branches that it rewrites."""
+        own = replace(verdict, side_effects=[*verdict.side_effects])
+        with registrations_dropped():
+            self._compare_branches(own, fix)
+        return own
+
+    def found_with(self, fix: Fix) -> list[Any]:
+        """The findings of the text after a fix that was verified; none where that could not be traced."""
+        known = self.before.tried.get(_key(fix))
+        return [] if known is None else known.findings
 
     def brought_up(self, fix: Fix) -> list[Any]:
         """What a fix that was verified removed its finding for: the new findings, of the text after it, where nothing
@@ -283,7 +309,7 @@ class Checker:
         reported: bool = True,
     ) -> _Side:
         """One text. Eager is run where the report, of which there is none unless it is to be ``reported``, says that
-        the text ``helps``."""
+        the text ``helps``; where the code is that of the text before, it has been."""
         with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
@@ -298,10 +324,15 @@ class Checker:
                 traced = model if self._bare else copy_of(model, sharing=True)
                 report = self._report(traced, given, concrete, self._leaves(settings))
                 take_weights(model, weights)
+            before = self._before
             if helps(report) and not self._bare:
-                like = None if self._before is None else self._before.outcomes
-                outcomes = self.example.runs(model, namespace, concrete, like)
+                if before is not None and self._runs_as_before(texts, settings):
+                    return _Side(model, report, before.outcomes, before.state, weights)
+                outcomes = self.example.runs(model, namespace, concrete, None if before is None else before.outcomes)
             return _Side(model, report, outcomes, state_of(model), weights)
+
+    def _runs_as_before(self, texts: dict[str, str], settings: dict[str, Any]) -> bool:
+        return not settings.get("concrete_args") and runs_the_same(texts, self.read)
 
     @contextlib.contextmanager
     def _names_of(self, texts: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -360,14 +391,16 @@ class Checker:
 
     # ---- comparisons
 
-    def _compare_findings(self, verdict: Verdict, fix: Fix, finding: Any, found: list[Any]) -> None:
-        """Match findings before and after by code and line, lines mapped through the edits."""
+    def _compare_findings(self, verdict: Verdict, fix: Fix, wanted: Sequence[Any], found: list[Any]) -> None:
+        """Match findings before and after by code and line, lines mapped through the edits; those that are ``wanted``
+        gone may not be there."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
             if old.span is not None:
                 expected[(old.code, *mapped(fix.edits, old.span))] += 1
-        own = (finding.code, *mapped(fix.edits, finding.span))
-        expected[own] -= 1
+        own = [(each.code, *mapped(fix.edits, each.span)) for each in wanted]
+        expected.subtract(own)
+        codes = {each.code for each in wanted}
         verdict.gone = True
         for new in found:
             if new.span is None:
@@ -375,7 +408,7 @@ class Checker:
             key = (new.code, new.span.file, new.span.line)
             if expected[key] > 0:
                 expected[key] -= 1
-            elif key == own or (new.code == finding.code and touched(fix.edits, new.span)):
+            elif key in own or (new.code in codes and touched(fix.edits, new.span)):
                 verdict.gone = False
             elif new.severity in ("error", "warning") and (line := own_place(new).line) not in verdict.moved_to:
                 verdict.moved_to.append(line)
@@ -412,7 +445,7 @@ class Checker:
     def _compare_parameters(self, verdict: Verdict, fix: Fix, before: _Side, after: _Side) -> None:
         """A layer that was made anew in each call, untrained, would be trained and saved with the model."""
         added = sorted(after.weights.keys() - before.weights.keys())
-        if verdict.same_eager and added and fix.id not in _REGISTERING:
+        if verdict.same_eager and added and fix.id not in REGISTERING:
             verdict.side_effects.append(f"the model has parameters or buffers that it had not: {', '.join(added)}")
             verdict.note = "; ".join(verdict.side_effects)
 
@@ -449,7 +482,8 @@ class Checker:
     def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
         """Compare both texts on the other models of the file that use what the fix changes: as a parent, as a part, or
         by reading what it leaves behind."""
-        for other in self._others if verdict.same_eager else ():
+        same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
+        for other in self._others if verdict.same_eager and not same else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
                 continue
             checker = self._others[other]
@@ -552,6 +586,11 @@ class Checker:
         if not isinstance(report.graph_module, GraphModule):
             raise RuntimeError("torch.fx does not trace the model in eval mode")
         return report.graph_module
+
+
+def mark(fix: Fix, finding: Any) -> Any:
+    """Of a fix and what it is for, as a key."""
+    return fix.edits, finding.code, finding.span.file, finding.span.line, finding.span.column
 
 
 def _key(fix: Fix) -> tuple[Any, ...]:

@@ -246,8 +246,8 @@ cannot look. Use the module that was scripted.""",
         "torch.compile(fullgraph=True) raises at {it}",
         "info",
         """By default the graph breaks at an operator whose result depends on values, and continues after it with what
-came out. With `fullgraph=True` that value is a symbol, and the code needs to know something about it.
-`torch._check` states what holds.""",
+came out. With `fullgraph=True` that value is a symbol. Either the code needs to know something about it, which
+`torch._check` states, or Dynamo has no symbol for what is made of it, such as the text `str(count)`.""",
         fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression",
         bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),

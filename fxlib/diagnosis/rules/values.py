@@ -95,9 +95,10 @@ value. The text is a constant of the graph, and the graph prints nothing when it
 constant of the graph: every later call uses the same numbers. `torch.randn_like(x)`, or a traced size, is
 recorded, and the graph draws new numbers in every call.
 
-The same holds for what is another value at each moment: `time.time()`, `uuid.uuid4()`, `id(x)`, the next item of an
-iterator that outlives the call, `inspect.stack()`, `torch.is_grad_enabled()`, and `is_fx_tracing()`, which is True
-for the trace alone. These are reported where another value makes another graph: a time that is only printed is not.""",
+The same holds for values that change from one moment to the next: `time.time()`, `uuid.uuid4()`, `id(x)`, the next
+item of an iterator that outlives the call, `inspect.stack()`, `torch.is_grad_enabled()`, and `is_fx_tracing()`, which
+is True only while tracing. They are reported where another value would give another graph: a time that is only printed
+is not.""",
         fixes=("randn-like", "lift-random", "wrap"),
         bad=net("        return x + torch.randn(3)  # <- here\n"),
         good=net("        return x + torch.randn_like(x[0])\n"),

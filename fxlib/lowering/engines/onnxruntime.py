@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, NotTaken, Program
 from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, take_in
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _BY_ORT_NAME = {
     "tensor(uint8)": torch.uint8,
     "tensor(bool)": torch.bool,
 }
+_REFUSED = re.compile(r"in node \(([^)]+)\)|node with name '([^']+)'")
+"""How it names the node that it has no kernel for."""
 _SUFFIX = "_kernel_time"
 _BLOCKED = "com.microsoft.nchwc"
 """The domain of the kernels on blocks of channels."""
@@ -175,7 +178,10 @@ def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.n
     try:
         return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"]), kept
     except Exception as error:
-        raise EngineError(f"ONNX Runtime {ort.__version__} refused the model: {error}") from error
+        text = f"ONNX Runtime {ort.__version__} refused the model: {error}"
+        if found := _REFUSED.search(text):
+            raise NotTaken(text, found[1] or found[2]) from error
+        raise EngineError(text) from error
 
 
 def _model(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:

@@ -171,9 +171,11 @@ class OpenvinoProgram(Program):
         return [(kernel, times[kernel.name]) for kernel in program.kernels() if kernel.name in times]
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        # A request serves one call at a time; calls of several threads each have one.
+        # A request serves one call at a time; calls of several threads each have one. One that has run leaves results
+        # of its last call where an operator has nothing to compute.
+        fresh = not all(tensor.numel() for tensor in inputs)
         try:
-            request = self._idle.pop()
+            request = self.compiled.create_infer_request() if fresh else self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
         held = []

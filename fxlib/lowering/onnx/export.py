@@ -25,14 +25,15 @@ from fxlib.lowering.onnx.arguments import rename
 from fxlib.lowering.onnx.context import OPSET, Context
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import find
+from fxlib.lowering.structure import holds_symbols, take_apart
 from fxlib.lowering.values import Unknown, propagate
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import writes_to
+from fxlib.passes.calls import is_library_function, writes_to
 
 IR_VERSION = 10
 IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
 
-WRITTEN = "forward writes to a parameter or buffer that it reads, of which an engine has the values of the build"
+WRITTEN = "forward writes to a parameter or buffer that it also reads, but an engine keeps the values from its build"
 
 
 @dataclass
@@ -57,6 +58,10 @@ class Exported:
     def ends(self) -> dict[str, str]:
         """The ONNX node that gives an FX node's value, its last one -> that FX node."""
         return {names[-1]: node for node, names in self.nodes.items()}
+
+    def origins(self, onnx: str) -> list[str]:
+        """The FX nodes that an ONNX node is of."""
+        return [node for node, names in self.nodes.items() if onnx in names]
 
 
 @dataclass(frozen=True)
@@ -219,13 +224,15 @@ class _Exporter:
         if node.op == "get_attr":
             held = read(self.gm, node.target)
             return self.ctx.parameter(node.target, held) if torch.is_tensor(held) else held
-        if not _has_tensor(fake) and not _must_run(node):
+        if not _has_tensor(fake) and not self._must_run(node):
+            if holds_symbols(fake):
+                raise Unsupported(f"it makes an object of {type(fake).__name__} with sizes that may change", "FX402")
             return fake
         owner = read(self.gm, node.target) if node.op == "call_module" else None
         if self.aliases is not None and writes_to(self.gm, node) and self.aliases.visible_write(node):
             raise Unsupported(IN_PLACE, "FX403")
         if owner is not None and any(map(is_altered, owner.modules())):
-            text = "has hooks or functions of its own in the place of its class's, which no engine runs"
+            text = "has hooks or replaced methods, which no engine runs"
             raise Unsupported(f"the {type(owner).__name__} {text}")
         if node in self.written:
             raise Unsupported(WRITTEN, "FX403")
@@ -246,6 +253,12 @@ class _Exporter:
             args = (owner, *args)
         result = converter(self.ctx, *args, **rename(kwargs))
         return self._bind(node, result, fake)
+
+    def _must_run(self, node: Node) -> bool:
+        """Whether a node that gives no tensor has an effect: it writes, or is called for what it does."""
+        if node.op == "call_function" and self.values[node] is None and not is_library_function(node.target):
+            return True
+        return bool(writes_to(self.gm, node))
 
     def _missing(self, source: Node, value: Any) -> bool:
         """Whether a converter left out a result, as most do with those that only a gradient needs."""
@@ -328,7 +341,7 @@ class _Exporter:
     def _size(self, number: Any) -> ir.Value:
         """A size that is known only when the model runs, as a scalar."""
         if not isinstance(number, torch.SymInt):
-            raise Unsupported(f"{number} depends on a dynamic dimension and is no integer", "FX402")
+            raise Unsupported(f"{number} depends on a dynamic dimension and is not an integer", "FX402")
         return self.ctx.bind(self.ctx.number(number), torch.empty((), dtype=torch.int64))
 
 
@@ -352,12 +365,7 @@ def _live(ctx: Context, outputs: Sequence[ir.Value]) -> tuple[list[ir.Node], lis
 
 
 def _has_tensor(value: Any) -> bool:
-    return bool(tensors_in(value))
-
-
-def _must_run(node: Node) -> bool:
-    """Nodes that give no tensor and yet have an effect."""
-    return node.op == "call_function" and node.target is operator.setitem
+    return bool(tensors_in(value)) or any(map(torch.is_tensor, take_apart(value)[0]))
 
 
 def functionalize(gm: GraphModule) -> None:

@@ -36,7 +36,7 @@ def calibrate(
 
     Raises:
         KeyError: unknown observer.
-        ValueError: ``data`` is empty, or has NaN in it, or an infinity where its range counts.
+        ValueError: ``data`` is empty, or all its tensors are, or has NaN in it, or an infinity where its range counts.
     """
     if not isinstance(observer, str) or observer not in OBSERVERS:
         raise KeyError(f"no observer {observer!r}; known: {', '.join(OBSERVERS)}")
@@ -59,6 +59,8 @@ def calibrate(
                 progress(runs, total)
     if not runs:
         raise ValueError("calibrate() got no data: pass at least one example input")
+    if observers and not runner.seen:
+        raise ValueError("quantize_static() got data without a value: every tensor that it would round is empty")
     ranges = {key: QParams.of_range(*watcher.range()) for key, watcher in observers.items()}
     return {node: ranges[plan.representative(node)] for node in watched}
 
@@ -89,13 +91,14 @@ def refused_example(example: int, error: Exception) -> ValueError:
 class _Watching(Interpreter):
     def __init__(self, module: GraphModule, watchers: dict[Node, Observer]) -> None:
         super().__init__(module)
-        self.watchers = watchers
+        self.watchers, self.seen = watchers, False
 
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)
         watcher = self.watchers.get(n)
         if watcher is not None and torch.is_tensor(result) and result.numel():
             watcher.see(result)
+            self.seen = True
         return result
 
 

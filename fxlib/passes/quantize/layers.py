@@ -125,14 +125,14 @@ class QuantizedLinear(_Static):
     def forward(self, q: torch.Tensor) -> torch.Tensor:
         rows = q.reshape(-1, q.shape[-1])
         if self.wide:
-            return self._blocks(rows).view(*q.shape[:-1], -1)
+            return self._blocks(rows).view(*q.shape[:-1], self.weight.shape[0])
         if self._packed is None:
             self._packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
         s = self.source
         y = torch.ops.onednn.qlinear_pointwise(
             rows, s.scale, s.zero_point, self._packed, self.scales, self.zeros, self.bias, *self._result()
         )
-        return y.view(*q.shape[:-1], -1)
+        return y.view(*q.shape[:-1], self.weight.shape[0])
 
 
 class QuantizedConv2d(_Static):
@@ -215,4 +215,4 @@ class DynamicQuantizedLinear(_Quantized):
             [],
             "",
         )
-        return y.view(*x.shape[:-1], -1)
+        return y.view(*x.shape[:-1], self.weight.shape[0])

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.codegen.traced import check_traced
+from fxlib.codegen.traced import check_float_graph, check_traced
 from fxlib.ir.leaves import as_sequence, copied
 from fxlib.ir.modules import copy_of, data_kept, is_altered
 from fxlib.passes.aliases import Aliases
@@ -72,7 +72,7 @@ def quantize_static(
             form, an engine for the kernels, or a name in `skip` that nothing has.
         EngineError: there is no such engine.
     """
-    check_traced(graph_module, "quantize_static()")
+    check_float_graph(graph_module, "quantize_static()")
     _check_arguments(graph_module, data, tolerance, skip, progress)
     _check_flags("quantize_static()", per_channel=per_channel)
     if form not in ("kernels", "qdq"):

@@ -9,6 +9,7 @@ line stands::
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from fxlens.record import Finding
 from fxlens.sources.files import Changed, read_bytes, write_after
+from fxlens.sources.paths import relative
 from fxlens.views import finding_place
 
 from .checker import Checked
@@ -27,6 +29,7 @@ from .files import CannotCheck
 NAME = "fxlens-baseline.json"
 _MOST_BYTES = 64 << 20
 _TRIES = 5
+_VERSION = 1
 _NEVER = "FX309"  # that nothing could be checked is no property of a project
 
 
@@ -50,7 +53,10 @@ class Baseline:
         """Raises CannotCheck where the file is missing or is no baseline."""
         try:
             data = read_bytes(path, _MOST_BYTES)
-            found = json.loads(data.decode("utf-8", "surrogateescape"))["findings"]
+            said = json.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape"))
+            if (version := said.get("version", _VERSION)) != _VERSION:
+                raise CannotCheck(f"{path} is a baseline of another version of fxlens: {version!r}, not {_VERSION}")
+            found = said["findings"]
             files = {name: Counter(dict(map(_read, entries))) for name, entries in found.items()}
         except OSError as error:
             raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
@@ -114,11 +120,11 @@ class Baseline:
             name: [{**entry._asdict(), "count": count} for entry, count in sorted(entries.items())]
             for name, entries in sorted(self.files.items())
         }
-        text = json.dumps({"version": 1, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps({"version": _VERSION, "findings": findings}, indent=1, ensure_ascii=False) + "\n"
         write_after(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
     def _name(self, path: str) -> str:
-        return os.path.relpath(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")
+        return relative(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")
 
 
 def _read(entry: dict[str, Any]) -> tuple[Entry, int]:

@@ -40,7 +40,17 @@ class Cache:
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
         self._names: dict[str, str | None] = {}
+        self._there: set[str] | None = None
         self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
+
+    def may_have(self, path: str, text: str) -> bool:
+        """Whether there is a record of this text; it may be out of date."""
+        if self._there is None:
+            try:
+                self._there = {each.name.partition("-")[0] for each in os.scandir(self.where)}
+            except OSError:
+                self._there = set()
+        return self._of_text(path, text) in self._there
 
     def get(
         self, request: Request, verified: bool, lowering: bool = False, captures: Sequence[str] = ()
@@ -49,6 +59,8 @@ class Cache:
         try:
             entry = json.loads(self._path(request, verified, lowering, captures).read_text(encoding="utf-8"))
             record = entry["record"]
+            if not record.keys() >= Record.__required_keys__:
+                return None
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
             if any(self._names_in(folder) != names for folder, names in entry["names"].items()):
@@ -124,7 +136,10 @@ class Cache:
     def _path(self, request: Request, verified: bool, lowering: bool, captures: Sequence[str]) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
         asked += [request.tracer, request.known, verified, lowering, *captures]
-        return self.where / f"{_digest([self._environment, *asked])}.json"
+        return self.where / f"{self._of_text(request.path, request.text)}-{_digest([self._environment, *asked])}.json"
+
+    def _of_text(self, path: str, text: str) -> str:
+        return _digest([self._environment, path, text])[:16]
 
 
 def environment_of(python: str) -> list[Any]:
@@ -142,12 +157,13 @@ def began_now() -> int:
 
 
 def changed_since(path: str, began: int) -> bool:
-    """Whether a file was written, or put in place of another, since then."""
+    """Whether a file was written, or put in place of another, since then. Programs can set the time of writing, also to
+    one that is still to come; Windows has no other."""
     try:
         state = os.stat(path)
     except OSError:
         return True
-    return max(state.st_mtime_ns, state.st_ctime_ns) >= began
+    return (state.st_mtime_ns if os.name == "nt" else state.st_ctime_ns) >= began
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:

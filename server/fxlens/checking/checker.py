@@ -156,7 +156,7 @@ async def check(
 ) -> AsyncGenerator[Checked, None]:
     """Results in the order of the files, each as soon as it and those before it are done; ``done`` is called for each
     file as soon as it alone is."""
-    pool, around = Pool(options.launch, options.jobs, again=lambda path: False), Surroundings()
+    pool, around = Pool(options.launch, options.jobs, once=True), Surroundings()
     try:
         async with aclosing(check_files(pool, files, options, around, done)) as results:
             async for result in results:
@@ -291,6 +291,8 @@ async def check_file(
         if problem is not None:
             record = {**record, "findings": [problem]}
         elif mentions_models(text):
+            if options.cache is None or not options.cache.may_have(absolute, text):
+                pool.begin(text)  # while the index is built
             request = await request_for(absolute, text, options.launch.folder, around, unsaved=given is not None)
             request = replace(request, limits=options.limits)
             if asked is not None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Collection
 
 from ..sources.files import FOREIGN
+from ..sources.paths import is_below
+from ..views.terminal import one_line
+
+log = logging.getLogger(__name__)
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt", "README.md")
 
@@ -14,27 +20,48 @@ class CannotCheck(Exception):
     """A path that does not exist or cannot be read, or a configuration that says nothing sensible."""
 
 
-def python_files(paths: Iterable[str]) -> list[str]:
-    """The files, and every ``.py`` file and notebook below the folders, in order and once.  Raises CannotCheck for a
-    path that is not there."""
-    found: dict[str, None] = {}
+def python_files(paths: Collection[str]) -> list[str]:
+    """The files, and every ``.py`` file and notebook below the folders, in order and once, as it is named first.  A
+    folder below them that cannot be read is left out, with a warning.
+
+    Raises:
+        CannotCheck: a path is not there, or a folder that cannot be read.
+    """
+    found: dict[str, str] = {}
+
+    def refused(error: OSError) -> None:
+        if error.filename in paths:
+            raise CannotCheck(f"{error.filename}: {error.strerror}")
+        log.warning("fxlens: %s is left out: %s", one_line(str(error.filename)), error.strerror)
+
     for path in paths:
         if os.path.isdir(path):
-            for folder, folders, names in os.walk(path):
+            for folder, folders, names in os.walk(path, onerror=refused):
                 folders[:] = sorted(name for name in folders if name not in FOREIGN and not name.startswith("."))
                 inside = (os.path.join(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
-                found.update(dict.fromkeys(each for each in inside if os.path.isfile(each)))
+                for each in filter(_can_be_checked, inside):
+                    found.setdefault(os.path.abspath(each), each)
         elif os.path.isfile(path):
-            found[path] = None
+            found.setdefault(os.path.abspath(path), path)
         else:
             raise CannotCheck(f"{path}: {'not an ordinary file' if os.path.exists(path) else 'no such file or folder'}")
-    return list(found)
+    return list(found.values())
+
+
+def _can_be_checked(path: str) -> bool:
+    """Whether it is an ordinary file, or one of which nobody can say so: that is then said of it."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except PermissionError:
+        return True
+    except OSError:  # a link to nothing
+        return False
 
 
 def folder_of(path: str, folder: str) -> str:
     """The workspace that a file is checked in: ``folder`` where that holds it, or else its repository."""
     path, folder = os.path.abspath(path), os.path.abspath(folder)
-    if os.path.commonpath([path, folder]) == folder:
+    if is_below(path, folder):
         return folder
     at = os.path.dirname(path)
     while True:

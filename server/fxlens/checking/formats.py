@@ -4,15 +4,19 @@ The page is in a file of its own (``page``)."""
 from __future__ import annotations
 
 import difflib
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import quote
 
 from fxlens import __version__, rules
 from fxlens.record import Finding, Origin, Related, Span, Target
 from fxlens.sources import files, positions
-from fxlens.views import finding_place, verdicts
+from fxlens.sources.paths import relative
+from fxlens.views import finding_place, terminal, verdicts
 from fxlens.views.coverage import coverage
 from fxlens.views.fixes import best_fixes
 from fxlens.views.terminal import one_line, printable
@@ -96,11 +100,7 @@ def _json_related(file: Checked, related: Related, fallback: Span | None) -> Map
 
 def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
     """Each finding with its source line and a caret range under it, a line per model, and a summary."""
-    from rich.console import Console
-
-    console = Console(
-        file=out, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False, soft_wrap=True
-    )
+    console = terminal.console(out, color)
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
     seen: list[Checked] = []
@@ -230,8 +230,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
                 "endLine": found["end"]["line"] + 1,
                 "endColumn": found["end"]["character"] + 1,
             }
-            uri = os.path.relpath(file.record["path"]).replace(os.sep, "/")
-            place: dict[str, object] = {"artifactLocation": {"uri": uri}}
+            place: dict[str, object] = {"artifactLocation": {"uri": _reference(file.record["path"])}}
             if file.notebook is None:  # lines of its file are those of JSON
                 place["region"] = region
             location = {"physicalLocation": place}
@@ -249,6 +248,14 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     json.dump(log, out, indent=2)
     out.write("\n")
+
+
+def _reference(path: str) -> str:
+    """A file as a reference of URIs: what a blank or a ``#`` is to a path, it is not there."""
+    shown = relative(path)
+    if os.path.isabs(shown):
+        return Path(shown).as_uri()
+    return quote(os.fsencode(shown.replace(os.sep, "/")))
 
 
 def _sarif_rule(code: str) -> Mapping[str, object]:
@@ -273,21 +280,25 @@ def diff(result: Checked) -> str:
     """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
     parts: list[str] = []
     for path, text in sorted(result.fixed.texts.items()):
-        name = one_line(os.path.relpath(path))
+        name = _in_patch(path)
         before = result.fixed.before[path].splitlines(keepends=True)
         parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 
 
+def _in_patch(path: str) -> str:
+    """A file's name as git writes it: between quotation marks, where it holds what is no name to ``patch``."""
+    name = relative(path).replace(os.sep, "/")
+    if name.isprintable() and not set(name) & {'"', "\\"}:
+        return name
+    escaped = (chr(each) if 32 <= each < 127 and each not in b'"\\' else f"\\{each:03o}" for each in os.fsencode(name))
+    return f'"{"".join(escaped)}"'
+
+
 def finding_text(file: Checked, finding: Finding) -> str:
     """One finding as the text format has it, without colours."""
-    import io
-
-    from rich.console import Console
-
     out = io.StringIO()
-    console = Console(file=out, no_color=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    _text_finding(console, file, finding, set())
+    _text_finding(terminal.console(out, False), file, finding, set())
     return out.getvalue()
 
 
@@ -321,8 +332,8 @@ def _width(text: str) -> int:
 
 
 def _shown(path: str) -> str:
-    relative = os.path.relpath(path)
-    return one_line(path if relative.startswith("..") else relative)
+    near = relative(path)
+    return one_line(path if near.startswith("..") else near)
 
 
 def _count(number: int, noun: str) -> str:

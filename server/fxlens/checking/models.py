@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from fxlens.answers import ModelRow, ModelVerdict, Problem, Tone
 from fxlens.record import Finding, Origin, Target, Verdict
 from fxlens.sources import positions
+from fxlens.sources.paths import relative
 from fxlens.views import descriptions, finding_place, verdicts
 from fxlens.views.fixes import best_fixes, change, is_proven
 
@@ -94,7 +95,7 @@ def _problem(file: Checked, root: str, finding: Finding) -> Problem:
 
 def _place(file: Checked, root: str, line: int | None) -> str:
     """``models/net.py:12``, or ``net.ipynb:cell 3:12``; the file alone without a line."""
-    path = os.path.relpath(file.record["path"], root)
+    path = relative(file.record["path"], root)
     path = file.record["path"] if path.startswith("..") else path.replace(os.sep, "/")
     if line is None:
         return path

@@ -64,6 +64,6 @@ def check_here(path: str, options: Options) -> Checked:
     if "loop" not in _state:
         _state["loop"] = asyncio.new_event_loop()
     if _state.get("launch") != options.launch:
-        _state["launch"], _state["pool"] = options.launch, Pool(options.launch, again=lambda path: False)
+        _state["launch"], _state["pool"] = options.launch, Pool(options.launch, once=True)
         _state["around"] = checker.Surroundings()
     return _state["loop"].run_until_complete(checker.check_file(_state["pool"], path, options, _state["around"]))

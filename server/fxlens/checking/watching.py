@@ -34,11 +34,12 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncItera
             results = [result async for result in check_files(pool, paths, fresh, around)]
             read = {path for result in results for path in result.record["files"]}
             watched += read
-            before.update(_state(read - before.keys()))
+            new = read - before.keys()
+            before.update(_state(new))
             known = read
             yield results
             # A file that nobody knew to be read may have been saved in the meantime.
-            changed = {path for path in read if changed_since(path, began)}
+            changed = {path for path in new if changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(_SECONDS)
                 now = _state([*files(), *watched])

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
     if arguments.svg and arguments.svg.exists() and b"<svg" not in _start(arguments.svg):
-        print(f"fxlens: {arguments.svg} exists and is no plot. Choose another file", file=sys.stderr)
+        print(f"fxlens: {arguments.svg} exists and is not a plot. Choose another file", file=sys.stderr)
         return 2
     result = model_command.printed("bench", arguments, chosen)
     if result is None:

@@ -21,7 +21,7 @@ from fxlens.checking.formats import FORMATS, diff
 from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_within, relative
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_captures,
         default=(),
         metavar="CAPTURES",
-        help="the captures that count: fx,export,compile,strict; otherwise those of the project, else fx",
+        help="captures to check: fx,export,compile,strict (default: those of the project, else fx)",
     )
     parser.add_argument(
         "--lowering",
@@ -61,21 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many files at a time (default: one per processor)",
     )
     parser.add_argument("--quick", action="store_true", help="check no fixes, and run no model beside its graph")
-    parser.add_argument("--no-cache", action="store_true", help="also trace files that have not changed")
+    parser.add_argument("--no-cache", action="store_true", help="trace files again that have not changed")
     parser.add_argument(
         "--ray",
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="run the files as tasks of a Ray cluster, or of a local one of --jobs workers (needs fxlens[ray])",
+        help="run on a Ray cluster, or on a local one with --jobs workers (needs fxlens[ray])",
     )
-    parser.add_argument("--baseline", metavar="FILE", help="findings that are known: only others are shown, and fail")
+    parser.add_argument(
+        "--baseline", metavar="FILE", help="known findings: only new ones are shown and make the check fail"
+    )
     parser.add_argument(
         "--write-baseline",
         action="store_true",
-        help=f"make what is found now the baseline, in the file of --baseline (default {baseline.NAME})",
+        help=f"save the current findings as the baseline, to --baseline FILE (default {baseline.NAME})",
     )
-    parser.add_argument("--statistics", action="store_true", help="only how often each code was found")
+    parser.add_argument("--statistics", action="store_true", help="print only how often each code occurs")
     fixing = parser.add_mutually_exclusive_group()
     fixing.add_argument("--watch", action="store_true", help="check again whenever a file changes")
     fixing.add_argument("--diff", action="store_true", help="only show what the checked fixes would change")
@@ -85,8 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_worker_arguments(parser)
     parser.epilog = (
-        "Exit status: 0 no errors (that the baseline does not have), 1 findings of severity error, 2 could not run, "
-        "130 interrupted."
+        "Exit status: 0 no errors outside the baseline, 1 findings of severity error, 2 could not run, 130 interrupted."
     )
 
 
@@ -186,7 +187,7 @@ def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
             print(f"fxlens: {note}", file=sys.stderr)
             said.add(note)
     for fix in result.fixed.applied if fixing else ():
-        changed = ", ".join(one_line(os.path.relpath(path)) for path in fix["files"])
+        changed = ", ".join(one_line(relative(path)) for path in fix["files"])
         print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
 
 
@@ -270,14 +271,14 @@ def _color(arguments: argparse.Namespace) -> bool:
 def _captures(text: str) -> tuple[str, ...]:
     named = _codes(text)
     if unknown := [each for each in named if each not in CAPTURES]:
-        raise argparse.ArgumentTypeError(f"there is no capture {unknown[0]!r}; there are {', '.join(CAPTURES)}")
+        raise argparse.ArgumentTypeError(f"unknown capture {unknown[0]!r}; choose from {', '.join(CAPTURES)}")
     return named
 
 
 def _rules(text: str) -> tuple[str, ...]:
     named = _codes(text)
     if unknown := rules.unknown(named):
-        raise argparse.ArgumentTypeError(f"no rule has the code {unknown[0]!r}, nor begins with it")
+        raise argparse.ArgumentTypeError(f"no rule code begins with {unknown[0]!r}")
     return named
 
 

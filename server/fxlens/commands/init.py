@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
 from fxlens.record import Target
+from fxlens.sources.paths import relative
 from fxlens.sources.targets import ASKED
+from fxlens.sources.toml_text import quoted
 from fxlens.views.descriptions import where
 from fxlens.views.terminal import one_line
 
@@ -58,7 +59,7 @@ def _entry(result: Checked, target: Target) -> str:
     made, inputs = target["construct"], target["inputs"]
     if made is None or made["source"] in _WRITTEN:
         return ""
-    path = os.path.relpath(result.path).replace(os.sep, "/")
+    path = relative(result.path).replace(os.sep, "/")
     text = made["text"] + (f" <- {inputs['text']}" if inputs else "")
-    key = json.dumps(f"{path}::{target['name']}")
-    return f"{key} = {json.dumps(text)}  # {one_line(result.said(where(made)))}\n"
+    key = quoted(f"{path}::{target['name']}")
+    return f"{key} = {quoted(text)}  # {one_line(result.said(where(made)))}\n"

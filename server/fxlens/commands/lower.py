@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"
     )
-    parser.add_argument("--force", action="store_true", help="save in a folder that holds other files, too")
+    parser.add_argument("--force", action="store_true", help="also save into a folder that holds other files")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 

@@ -13,6 +13,7 @@ from fxlens.host.launch import Launch, find_python
 from fxlens.ipc.request import Limits
 
 Number = TypeVar("Number", int, float)
+_MOST = 10_000_000  # of anything: above it clocks and sizes of the system overflow
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
@@ -59,6 +60,6 @@ def count(text: str) -> int:
 
 def _above_0(text: str, kind: Callable[[str], Number], what: str) -> Number:
     with suppress(ValueError):
-        if (value := kind(text)) > 0:
+        if 0 < (value := kind(text)) <= _MOST:
             return value
-    raise argparse.ArgumentTypeError(f"must be {what} above 0, not {text!r}")
+    raise argparse.ArgumentTypeError(f"must be {what} above 0, and at most {_MOST:,}, not {text!r}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
+from fxlens.sources.paths import relative
 from fxlens.views.terminal import exact, one_line
 
 _EVERY = 10.0  # seconds between two lines where nobody watches
@@ -32,7 +32,7 @@ class Count:
         """One more is."""
         self._count += 1
         if sys.stderr.isatty():
-            show_progress(f"{self._count} of {self._total} files: {os.path.relpath(path)}", self._count / self._total)
+            show_progress(f"{self._count} of {self._total} files: {relative(path)}", self._count / self._total)
         elif time.monotonic() - self._said > _EVERY:
             self._said = time.monotonic()
             print(f"fxlens: {self._count} of {self._total} files checked", file=sys.stderr, flush=True)

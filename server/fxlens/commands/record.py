@@ -10,6 +10,7 @@ from fxlens.host.launch import find_python
 from fxlens.recording.run import record
 from fxlens.sources import recorded as examples
 from fxlens.sources.notebook import is_notebook
+from fxlens.sources.paths import relative
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "program",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND…",
-        help="python train.py --epochs 1, or a notebook, whose code cells are run in their order",
+        help="a program, such as python train.py --epochs 1, or a notebook, whose code cells run in order",
     )
     parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
-    parser.add_argument("--force", action="store_true", help="replace a file that holds no examples, too")
+    parser.add_argument("--force", action="store_true", help="also replace a file that holds no examples")
     parser.add_argument(
         "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
     )
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"fxlens: {note}", file=sys.stderr)
     if result.recorded:
         number = f"{result.recorded} class{'' if result.recorded == 1 else 'es'}"
-        print(f"fxlens: {number} recorded in {os.path.relpath(output)}", file=sys.stderr)
+        print(f"fxlens: {number} recorded in {relative(output)}", file=sys.stderr)
     elif not result.attached:
         print(
             "fxlens: nothing recorded: no Python process of this command imported torch (interpreters that ignore "

@@ -98,7 +98,7 @@ class Project:
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:
         problems = [
-            f"{path}: there is no {name!r}; there are {', '.join(_KEYS)}" for name in table if name not in _KEYS
+            f"{path}: unknown key {name!r}; the keys are {', '.join(_KEYS)}" for name in table if name not in _KEYS
         ]
 
         def take(name: str, kind: type, default: Any) -> Any:
@@ -124,7 +124,7 @@ class Project:
         select, ignore = take("select", list, []), take("ignore", list, [])
         for name, codes in (("select", select), ("ignore", ignore), ("severity", severity)):
             if misspelt := rules.unknown(codes):
-                problems.append(f"{path}: {name}: no rule has the code {', '.join(misspelt)}, nor begins with it")
+                problems.append(f"{path}: {name}: no rule code begins with {', '.join(misspelt)}")
         return cls(
             root=root,
             scope=scope,

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from fxlens import rules
 from fxlens.sources.roles import SCOPES
 
 SEVERITIES = ("error", "warning", "info", "hint", "off")
@@ -81,7 +82,8 @@ _LONGEST_NAME = 12
 
 
 def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, list[str]]:
-    """Settings with the client's values over ``base``, and a sentence for each value that was refused."""
+    """Settings with the client's values over ``base``, and a sentence for each value that was refused.  What is
+    selected by a code that no rule has is left out: with one that is misspelt alone, nothing would ever be found."""
     base = base or Settings()
     if value is None:
         return base, []
@@ -96,6 +98,11 @@ def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, lis
             good[each.name] = _checked(each.name, value[each.name], getattr(base, each.name))
         except ValueError as error:
             refused.append(f"fxlens.{each.name}: {error}; {getattr(base, each.name)!r} is used")
+    for name in ("select", "ignore", "severity"):
+        if misspelt := rules.unknown(good.get(name, ())):
+            refused.append(f"fxlens.{name}: no rule has the code {', '.join(misspelt)}, nor begins with it")
+            if name == "select":
+                good[name] = tuple(each for each in good[name] if each not in misspelt)
     return replace(base, **good), refused
 
 

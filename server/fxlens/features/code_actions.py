@@ -66,7 +66,6 @@ def register(server: FxLensServer) -> None:
             record = document.shown_record
         if record is None:
             return changes
-        checking = any(task is not None and not task.done() for task in (document.verifying, document.proving))
         fixes = [
             (finding, fix)
             for finding in findings(record)
@@ -75,8 +74,8 @@ def register(server: FxLensServer) -> None:
         ]
         # What changes the project comes last, whatever else there is.
         changes += _interpreters(ls, document, record, params.range)
-        own = [_action(ls, document, *each, checking) for each in fixes if not fix_edits.project_file(each[1])]
-        of_project = [_action(ls, document, *each, checking) for each in fixes if fix_edits.project_file(each[1])]
+        own = [_action(ls, document, *each) for each in fixes if not fix_edits.project_file(each[1])]
+        of_project = [_action(ls, document, *each) for each in fixes if fix_edits.project_file(each[1])]
         return own + changes + of_project
 
 
@@ -113,9 +112,10 @@ def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: 
     ]
 
 
-def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix, checking: bool) -> types.CodeAction:
+def _action(ls: FxLensServer, document: Document, finding: Finding, fix: Fix) -> types.CodeAction:
+    verify = ls.session.settings_for(document.folder).verify
     return types.CodeAction(
-        title=fix_edits.title(fix, checking, ls.session.settings_for(document.folder).verify),
+        title=fix_edits.title(fix, verify and document.checks(fix["capture"]), verify),
         kind=types.CodeActionKind.QuickFix,
         diagnostics=[diagnostic(ls, document, finding)],
         is_preferred=True if fix["preferred"] and fix["checked"] and not fix_edits.project_file(fix) else None,

@@ -90,7 +90,7 @@ def proposal(document: Document, target: Target) -> InputsAnswer:
 def verdict(target: Target | None) -> InputsVerdict:
     """Whether a model is constructed and called as a comment says, in a sentence."""
     if target is None:
-        return {"works": False, "verdict": "The class is not there any more."}
+        return {"works": False, "verdict": "The class no longer exists."}
     wrong = next((each for each in target["findings"] if each["code"] in _MISFITS), None)
     if wrong is not None:
         return {"works": False, "verdict": wrong["message"]}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pygls import uris
 
 from fxlens.sources.notebook import is_notebook
+from fxlens.sources.paths import is_below
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -24,13 +25,13 @@ def folders(ls: FxLensServer) -> list[str]:
     found = [path_of(folder.uri) for folder in ls.workspace.folders.values()]
     if not found and ls.workspace.root_path:
         found = [ls.workspace.root_path]
-    return [path for path in found if path]
+    return [os.path.normpath(path) for path in found if path and os.path.isabs(path)]
 
 
 def path_of(uri: str) -> str | None:
     """The path of a ``file:`` document; a bare name for an unsaved one; None for what is no file (notebook cells,
     diffs)."""
-    parts = urlsplit(uri)
+    parts = _parts(uri)
     if parts.scheme == "file":
         path = uris.to_fs_path(uri)
         return path if path and "\0" not in path else None
@@ -40,9 +41,17 @@ def path_of(uri: str) -> str | None:
     return None
 
 
+def _parts(uri: str) -> SplitResult:
+    """Nothing of what is no address."""
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        return urlsplit("")
+
+
 def notebook_path(uri: str) -> str | None:
     """The same for a notebook; the cells of VS Code's interactive window are those of one that is not saved."""
-    parts = urlsplit(uri)
+    parts = _parts(uri)
     if parts.scheme in ("untitled", "vscode-interactive"):
         return f"{os.path.splitext(os.path.basename(unquote(parts.path)))[0] or 'untitled'}.ipynb"
     path = path_of(uri)
@@ -54,5 +63,5 @@ def folder_of(ls: FxLensServer, path: str) -> str | None:
     known = folders(ls)
     if not os.path.isabs(path):
         return known[0] if known else None
-    holding = [folder for folder in known if os.path.commonpath([folder, path]) == folder]
+    holding = [folder for folder in known if is_below(path, folder)]
     return max(holding, key=len, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter, OrderedDict
 
 from .forked import ForkWorker
@@ -10,29 +11,35 @@ from .outcome import WorkerUnavailable
 
 _MOST = 3
 _TRIES = 2
+_EVERYWHERE = {"torch", "numpy"}
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
 class Branches:
     """Branches of one zygote, by what they have imported; the least recently used one ends when there are too many.
 
     Packages that start threads when imported, or that do not survive their import, get no branch: a fork of theirs
-    would not be safe, and files that use them go on importing them for themselves.
+    would not be safe, and files that use them go on importing them for themselves.  With ``once``, where each file has
+    its jobs but once, one is made when a second file needs the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, once: bool = False) -> None:
+        self._files = 2 if once else 1
         self._needs: dict[str, frozenset[str]] = {}
+        self._named: dict[frozenset[str], frozenset[str]] = {}
+        """What a text names that leads to all these modules, where it names anything of them."""
         self._ready: OrderedDict[frozenset[str], ForkWorker] = OrderedDict()
         self._coming: dict[frozenset[str], asyncio.Task] = {}
         self._failed: Counter[frozenset[str]] = Counter()
         self._ending: set[asyncio.Task] = set()
 
-    def worker_for(self, path: str, base: ForkWorker) -> ForkWorker:
+    def worker_for(self, path: str, base: ForkWorker, text: str = "") -> ForkWorker:
         """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
-        nothing beside; ``base`` where there is neither.
+        nothing beside; ``base`` where there is neither.  Of a file that had no job yet, its text says what it imports.
 
         A file's jobs differ in what they import (a lowering needs more than a trace): while the branch for all of
         them is made, the one for some of them is still better than none."""
-        needs = self._needs.get(path)
+        needs = self._needs[path] if path in self._needs else self._expected(text)
         if not needs:
             return base
         for modules, worker in [each for each in self._ready.items() if not each[1].alive]:
@@ -50,12 +57,22 @@ class Branches:
         self._ready.move_to_end(best)
         return self._ready[best]
 
-    def learn(self, path: str, modules: list[str], base: ForkWorker, had: ForkWorker) -> None:
+    def _expected(self, text: str) -> frozenset[str]:
+        """What a file imports that imports what others did."""
+        names = _names(text) if self._named else frozenset()
+        fitting = [modules for modules, named in self._named.items() if named <= names]
+        return max(fitting, key=len, default=frozenset())
+
+    def learn(self, path: str, modules: list[str], base: ForkWorker, had: ForkWorker, text: str = "") -> None:
         """A job of the file imported these modules beside those that ``had``, the worker that ran it, has."""
         if not modules:
             self._needs.setdefault(path, had.modules)
             return
         needs = self._needs[path] = had.modules | frozenset(modules)
+        if named := _names(text) & _tops(needs):
+            self._named[needs] = named
+        if sum(each == needs for each in self._needs.values()) < self._files:
+            return
         if self._failed[needs] >= _TRIES or needs in self._coming:
             return
         if any(needs <= names and worker.alive for names, worker in self._ready.items()):
@@ -93,4 +110,13 @@ class Branches:
 
     def describe(self) -> list[list[str]]:
         """The top-level packages of each branch."""
-        return [sorted({name.partition(".")[0] for name in modules}) for modules in self._ready]
+        return [sorted(_tops(modules)) for modules in self._ready]
+
+
+def _names(text: str) -> frozenset[str]:
+    """The packages that a text imports."""
+    return frozenset(_IMPORT.findall(text)) - _EVERYWHERE
+
+
+def _tops(modules: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in modules)

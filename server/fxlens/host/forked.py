@@ -34,6 +34,15 @@ _IDLE_SECONDS = 0.04
 _KILL_SECONDS = 8.0  # how long a zygote may take to make or to kill a process
 
 
+def _sent_at_once(channel: socket.socket, data: bytes) -> memoryview:
+    """Sends what the channel takes now, so that the process begins before this one has made its streams; the rest."""
+    channel.setblocking(False)
+    try:
+        return memoryview(data)[channel.send(data) :]
+    except OSError:  # its process may be gone, which is noticed where it is listened to
+        return memoryview(data)
+
+
 @dataclass
 class _Running:
     """A forked process: waiting for its job, or doing it."""
@@ -208,12 +217,13 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
+        left = _sent_at_once(job.channel, protocol.encode(message))
         progress = Progress(Watch(limits, job.stacks.capture, steps_of(message)))
         watching = asyncio.create_task(self._watch(job, progress))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
             try:
-                writer.write(protocol.encode(message))
+                writer.write(left)
                 await progress.follow(reader, on_event)
             finally:
                 # At once: to close it would wait until all is sent, and the socket is closed before.
@@ -240,7 +250,7 @@ class ForkWorker:
         self._spare_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._make_spare)
 
     def _make_spare(self) -> None:
-        if self._spare is None or self._spare.ended.done():
+        if self.launch.ahead and (self._spare is None or self._spare.ended.done()):
             self._discard(self._spare)
             self._spare = self._fork(warm=True)
 

@@ -55,6 +55,7 @@ class Launch:
 
     ``whole`` gives jobs all threads and devices, in fresh processes that are started on request: for work that is
     timed, while nothing of ours may run beside it.  With ``compiler`` its processes have torch's compiler imported.
+    ``ahead`` has a process of a zygote ready for the next job, which takes time from others.
     """
 
     python: str
@@ -62,6 +63,7 @@ class Launch:
     mode: str = "auto"
     whole: bool = False
     compiler: bool = False
+    ahead: bool = True
 
     @property
     def forks(self) -> bool:

@@ -76,13 +76,19 @@ class Pool:
 
     ``slots`` jobs run at a time.  Jobs in the background have a slot of their own, and so have those that
     ask torch.export and torch.compile; these are forks of a second zygote, which is started with the first of them.
-    Files are kept executed that will be traced ``again``.
+    Files are kept executed that will be traced ``again``; where each file has its jobs ``once``, no process is made
+    ahead of them.
     """
 
     def __init__(
-        self, launch: Launch, slots: int = 2, again: Callable[[str], bool] = lambda path: True, closed: bool = False
+        self,
+        launch: Launch,
+        slots: int = 2,
+        again: Callable[[str], bool] = lambda path: True,
+        closed: bool = False,
+        once: bool = False,
     ) -> None:
-        self.launch, self.slots = launch, slots
+        self.launch, self.slots = replace(launch, ahead=not once), slots
         self._traces = _Slots(max(1, slots), _SLOW_JOBS)
         self._background, self._asking = _Slots(1, _SLOW_BEHIND), _Slots(1, _SLOW_BEHIND)
         self._worker: ForkWorker | SpawnWorker | None = None
@@ -94,9 +100,8 @@ class Pool:
         self._retry_at = 0.0
         self._reason = ""
         self.started_workers = 0
-        self.branches = Branches()
-        self.capture_branches = Branches()
-        self.kept = KeptFiles(again)
+        self.branches, self.capture_branches = Branches(once), Branches(once)
+        self.kept = KeptFiles((lambda path: False) if once else again)
 
     @property
     def hello(self) -> Json:
@@ -134,7 +139,7 @@ class Pool:
             base, branches = await self._for_captures(base), self.capture_branches
         worker = base
         if isinstance(base, ForkWorker):
-            worker = branches.worker_for(str(message["path"]), base)
+            worker = branches.worker_for(str(message["path"]), base, str(message["text"]))
 
         imported: list[str] | None = None
 
@@ -150,7 +155,7 @@ class Pool:
             with_it = ("torch", "numpy")
             imported = [each for each in imported or () if each.split(".")[0] not in with_it] or None
         if imported is not None and isinstance(base, ForkWorker) and isinstance(worker, ForkWorker):
-            branches.learn(str(message["path"]), imported, base, worker)
+            branches.learn(str(message["path"]), imported, base, worker, str(message["text"]))
         for again in (False, True):
             if not (outcome.early or (outcome.end == "lost" and not worker.alive)):
                 break
@@ -171,16 +176,24 @@ class Pool:
         that began it is cancelled: the next one wants it too."""
         while self._worker is None or not self._worker.alive:
             if self._closed:
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if time.monotonic() < self._retry_at:
                 raise WorkerUnavailable(self._reason)
-            if self._starting is None or self._starting.done():
-                self._starting = asyncio.get_running_loop().create_task(self._start(text))
-            starting = self._starting
+            starting = self._begin(text)
             await asyncio.wait({starting})
             if not starting.cancelled() and (worker := starting.result()) is not None:
                 return worker
         return self._worker
+
+    def begin(self, text: str) -> None:
+        """A job for a file of this text will come: its worker may start meanwhile."""
+        if self._worker is None and not self._closed and time.monotonic() >= self._retry_at:
+            self._begin(text)
+
+    def _begin(self, text: str) -> asyncio.Task[ForkWorker | SpawnWorker | None]:
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.get_running_loop().create_task(self._start(text))
+        return self._starting
 
     async def _start(self, text: str) -> ForkWorker | SpawnWorker | None:
         """A new worker; None where there is none: the interpreter cannot serve, or the pool has ended meanwhile."""
@@ -214,7 +227,7 @@ class Pool:
                 self._starting_captures = starting
             await asyncio.wait({starting})
             if starting.cancelled():
-                raise WorkerUnavailable("its interpreter is not used any more")
+                raise WorkerUnavailable("its interpreter is no longer used")
             if isinstance(reason := starting.result(), str):
                 raise WorkerUnavailable(reason)
         return known

@@ -142,8 +142,9 @@ class _Search:
             if event.what.symbol == kind:
                 if event.holder is not None and event.holder != kind:
                     self.owners[event.holder] = None
-                keywords = matching.filled(self.index.workspace, event, kind.file)
-                event = replace(event, keywords=keywords, sure=event.sure and keywords == event.keywords)
+                args, keywords = matching.filled(self.index.workspace, event, kind.file)
+                as_it_is = args == event.args and keywords == event.keywords
+                event = replace(event, args=args, keywords=keywords, sure=event.sure and as_it_is)
                 self._add(self.made, self._construction(event), event)
             elif kind in set(roles.inside(event)):
                 self.holders[event.what.symbol] = None

@@ -241,6 +241,11 @@ def _structured(machine: Machine, value: v.Value, node: ast.expr) -> v.Value:
     return machine.new_dict(dict(items), "config")
 
 
+def merged(machine: Machine, parts: list[v.Value]) -> v.Value:
+    """The first, with what each of the others has instead."""
+    return _merge(machine, parts, {}, NOWHERE)
+
+
 def _merge(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     made = _as_config(machine, [], {}, node)
     assert isinstance(made, v.Mapping)

@@ -3,18 +3,15 @@ has the attributes which its ``__init__`` reads."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from . import configs, documents
+from . import configs, documents, needs
 from .machine import Event, Machine, Workspace
+from .needs import Needs
 from .render import init_of
 from .symbols import Symbol, Symbols
-from .values import OPEN, Hole, Mapping, Object, Value, copied
+from .values import OPEN, Function, Hole, Mapping, Object, Value, copied
 
-Needs = dict[str, Any]
-"""Attributes, and what is read of each in turn."""
 _NAMES = {
     "args", "arg", "config", "configs", "cfg", "opt", "opts", "options", "hparams", "hp", "hps", "params", "conf",
     "flags",
@@ -26,55 +23,14 @@ _MOST_READ, _MOST_FILES = 400, 20  # as text, and of these as data
 _MOST_DEPTH = 4
 
 
-def needs(node: ast.ClassDef | None, parameter: str) -> Needs:
-    """What the methods of a class read of a parameter of ``__init__``, also where it is kept as ``self.parameter``."""
-    found: Needs = {}
-    if node is None:
-        return found
-    for method in node.body:
-        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        kept = {f"self.{parameter}", *([parameter] if method.name == "__init__" else [])}
-        if method.name == "__init__":
-            for part in ast.walk(method):
-                if isinstance(part, ast.Assign) and isinstance(part.value, ast.Name) and part.value.id == parameter:
-                    kept.update(ast.unparse(each) for each in part.targets if isinstance(each, ast.Attribute))
-        for part in ast.walk(method):
-            path = _path(part, kept)
-            at = found
-            for name in path or ():
-                at = at.setdefault(name, {})
-    return found
-
-
-def _path(node: ast.AST, roots: set[str]) -> list[str] | None:
-    """``args.model.dim`` and ``cfg["dim"]`` as names below one of the roots."""
-    names: list[str] = []
-    while True:
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and ast.unparse(node) in roots:
-            break
-        if isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
-        elif (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.slice, ast.Constant)
-            and isinstance(node.slice.value, str)
-        ):
-            names.append(node.slice.value)
-            node = node.value
-        elif isinstance(node, ast.Name) and node.id in roots:
-            break
-        else:
-            return None
-    return [
-        name for name in reversed(names) if name not in ("get", "items", "keys", "values", "copy", "__dict__", "pop")
-    ]
-
-
 def is_configuration(name: str, needed: Needs) -> bool:
     """Whether a parameter is one, by what is read of it."""
     return bool(needed) and (name.lower() in _NAMES or len(needed) >= _MANY)
+
+
+def _many(needed: Needs) -> bool:
+    """Whether so much is read, of tables within, too, that only a configuration that is meant has it."""
+    return sum(1 for _ in needs.names(needed)) >= _MANY
 
 
 def coverage(value: Value, needed: Needs) -> float:
@@ -106,24 +62,47 @@ def given(machine: Machine, kind: Symbol, near: str) -> tuple[dict[str, Value], 
     found: dict[str, Value] = {}
     place: tuple[str, int] | None = None
     for name in (each for each in _init(machine.symbols, kind) if each.isidentifier()):
-        chosen = _chosen(machine, kind, name, near)
+        chosen = _chosen(machine, needs.of_class(machine.workspace, kind, name), name, near)
         if chosen is not None:
             found[name] = chosen[0]
             place = place or chosen[1]
     return (found, place) if place is not None else None
 
 
-def filled(workspace: Workspace, event: Event, near: str) -> dict[str, Value]:
-    """The keywords of a construction; what it leaves open, and is read as a table, is one of the workspace that fits:
+def filled(workspace: Workspace, event: Event, near: str) -> tuple[list[Value], dict[str, Value]]:
+    """The arguments of a construction; what it leaves open, and is read as a table, is one of the workspace that fits:
     ``Net(spec=config.MODEL.SPEC)``, ``Net(10, **config["model"])``."""
-    found = dict(event.keywords)
-    if OPEN in found:
-        found.update(_spread(Machine(workspace), event, near))
-    for name, value in event.keywords.items():
-        if isinstance(value, Hole) or (isinstance(value, Mapping) and not value.items and not value.whole):
-            chosen = _chosen(Machine(workspace), event.what.symbol, name, near, _MANY)
+    keywords = dict(event.keywords)
+    if OPEN in keywords:
+        keywords.update(_spread(Machine(workspace), event, near))
+    parameters = [each.rstrip("=") for each in init_of(workspace.symbols, event.what.symbol) if each[:1] != "*"]
+    args = [
+        _table_for(workspace, event, name, value, near) for name, value in zip(parameters, event.args, strict=False)
+    ]
+    keywords.update({name: _table_for(workspace, event, name, value, near) for name, value in keywords.items()})
+    return [*args, *event.args[len(args) :]], keywords
+
+
+def _table_for(workspace: Workspace, event: Event, name: str, value: Value, near: str) -> Value:
+    """The value itself, where it is not open or no table fits."""
+    if isinstance(value, Hole) or (isinstance(value, Mapping) and not value.items and not value.whole):
+        needed = needs.of_class(workspace, event.what.symbol, name)
+        chosen = _chosen(Machine(workspace), needed, name, near) if _many(needed) else None
+        return value if chosen is None else chosen[0]
+    return value
+
+
+def for_function(machine: Machine, function: Function) -> dict[str, Value]:
+    """Configurations for the parameters of a function that nobody calls: those that have what it reads."""
+    found = {}
+    arguments = function.node.args
+    required = [*arguments.posonlyargs, *arguments.args]
+    for each in required[: len(required) - len(arguments.defaults)]:
+        needed = needs.of_function(machine.workspace, Symbol("function", function.file, function.name), each.arg)
+        if each.arg.lower() in _NAMES and _many(needed):
+            chosen = _chosen(machine, needed, each.arg, function.file)
             if chosen is not None:
-                found[name] = chosen[0]
+                found[each.arg] = chosen[0]
     return found
 
 
@@ -141,12 +120,9 @@ def _spread(machine: Machine, event: Event, near: str) -> dict[str, Value]:
     return {str(name): each for name, each in table.items.items()} if isinstance(table, Mapping) else {}
 
 
-def _chosen(
-    machine: Machine, kind: Symbol, name: str, near: str, least: int = 1
-) -> tuple[Value, tuple[str, int]] | None:
-    """What fits a parameter of a class of which at least so many names are read, and where it was declared."""
-    needed = needs(machine.workspace.node(kind.file, kind.name), name)
-    if len(needed) < least or not is_configuration(name, needed):
+def _chosen(machine: Machine, needed: Needs, name: str, near: str) -> tuple[Value, tuple[str, int]] | None:
+    """What fits a parameter of which this is read, and where it was declared."""
+    if not is_configuration(name, needed):
         return None
     chosen = best(_candidates(machine, near, needed), needed)
     if chosen is None:
@@ -159,19 +135,23 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
     """Configurations that scripts read; and tables within these, and within files that nobody says are read."""
     settings = machine.workspace.settings(near)
     yield from settings
-    if len(needed) < _MANY:
+    if not _many(needed):
         return
     for value, place in settings:
         yield from ((inner, place) for inner in _within(value))
-    yield from _tables(machine, near, needed)
+    for value, place in _tables(machine, near, needed):
+        defaults = next((each for each, _ in settings if _are_defaults_of(each, value)), None)
+        if isinstance(defaults, Mapping):  # `cfg.merge_from_file(args.cfg)`
+            yield configs.merged(machine, [defaults, value]), place
+        yield value, place
 
 
 def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:
     """The configuration files that name most of what is needed, the nearest first, and the tables within them."""
-    left = _MOST_FILES
+    left, names = _MOST_FILES, set(needs.names(needed))
     for path in machine.workspace.configurations(near, documents.SUFFIXES)[:_MOST_READ]:
         text = machine.workspace.raw(path) or ""
-        if not left or sum(name in text for name in needed) < _LEAST * len(needed):
+        if not left or sum(name in text for name in names) < _LEAST * len(names):
             continue
         left -= 1
         data = machine.workspace.configuration(path)
@@ -179,6 +159,12 @@ def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mappin
         if isinstance(value, Mapping):
             yield value, (path, 1)
             yield from ((inner, (path, 1)) for inner in _within(value))
+
+
+def _are_defaults_of(defaults: Value, table: Mapping) -> bool:
+    """Whether one is a configuration of which the other, a file, gives some values anew."""
+    items = defaults.items if isinstance(defaults, Mapping) and defaults.kind == "config" else {}
+    return bool(table.items) and table.items.keys() <= items.keys()
 
 
 def _within(value: Value, depth: int = 0) -> Iterator[Mapping]:

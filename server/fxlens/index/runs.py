@@ -115,7 +115,9 @@ def _function(machine: Interpreter, entry: Entry) -> None:
     if not owner:
         function = machine.module_name(entry.file, outer)
         if isinstance(function, Function):
-            machine.invoke(function, [], {})
+            given = matching.for_function(machine, function)
+            machine.sure = machine.sure and not given  # they fit: nobody says so
+            machine.invoke(function, [], given)
         return
     kind = Symbol("class", entry.file, owner)
     node = machine.workspace.node(entry.file, outer)

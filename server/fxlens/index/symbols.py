@@ -4,8 +4,11 @@ are modules of torch, by the names of their bases."""
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+from fxlens.sources.targets import OTHER_FRAMEWORKS
 
 from .embedded import EXAMPLES
 from .facts import ClassFact, Facts, Scope
@@ -227,8 +230,12 @@ class Symbols:
         key = (kind.file, kind.name)
         if key not in self._modules:
             self._modules[key] = False  # for classes that are their own base, through an import
+            fact = self.classes(kind.file).get(kind.name)
+            forward = fact is not None and "forward" in fact.methods
             self._modules[key] = any(
-                is_module_name(base.name) if base.kind == "external" else self.is_module(base)
+                is_module_name(base.name) or (forward and _is_of_unknown_package(base.name))
+                if base.kind == "external"
+                else self.is_module(base)
                 for base in self.bases(kind)
                 if base.kind in ("external", "class")
             )
@@ -245,6 +252,13 @@ class Symbols:
         for name, fact in self.classes(path).items():
             if self.is_module(Symbol("class", path, name)):
                 yield fact
+
+
+def _is_of_unknown_package(dotted: str) -> bool:
+    """Whether a base comes from a package of which nothing is known: of what has a forward, that is a module."""
+    package = dotted.partition(".")[0]
+    known = package in sys.stdlib_module_names or package in OTHER_FRAMEWORKS or package == "torch"
+    return "." in dotted and not known
 
 
 def is_module_name(dotted: str) -> bool:

@@ -63,14 +63,17 @@ def of_job(folder: str, job: int) -> str:
     return os.path.join(folder, str(job)) if folder else ""
 
 
+def prepare(folder: str) -> None:
+    """Makes the folder of a job, before its process: that can live a moment longer than who removes the folder."""
+    with contextlib.suppress(OSError):
+        if folder:
+            os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed it with all in it
+            os.mkdir(folder, 0o700)
+
+
 def enter(folder: str) -> None:
-    """Makes the folder, and has this process and what it starts put its temporary files there."""
-    if not folder:
-        return
-    try:
-        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed it with all in it
-        os.mkdir(folder, 0o700)
-    except OSError:
+    """Has this process and what it starts put its temporary files there, if it is there."""
+    if not os.path.isdir(folder):
         return
     os.environ["TMPDIR"] = folder
     if "tempfile" in sys.modules:

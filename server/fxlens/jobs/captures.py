@@ -89,7 +89,7 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
         found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         if not has_data and found.verdicts[name].outcome not in ("captured", "pinned"):
             # On the meta device torch refuses more than where there is data.
-            module, inputs, has_data = *_made(namespace, target, real=True)[:2], True
+            module, inputs, has_data = *with_data(namespace, target), True
             found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         judgement = found
         verdicts.append(captured.verdict(found.verdicts[name]))
@@ -134,7 +134,12 @@ def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[An
             return module, inputs, False
         except Exception:  # it needs data
             pass
-    return *_made(namespace, target, real=True)[:2], True
+    return *with_data(namespace, target), True
+
+
+def with_data(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...]]:
+    """The model and its inputs with data, also where the trace runs without."""
+    return _made(namespace, target, real=True)[:2]
 
 
 def _made(namespace: Any, target: Target, real: bool) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:

@@ -37,7 +37,7 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
     try:
         cost = estimate(traced, *model.inputs, device=calibrated_cpu() if name == "cpu" else name)
     except ShapeError as error:
-        raise one_model.Refused(f"What {model.name} costs is not known without running it: {error}") from error
+        raise one_model.Refused(f"The cost of {model.name} cannot be computed without running it: {error}") from error
     nodes = {node.name: node for node in traced.graph.nodes}
     rows = [
         {

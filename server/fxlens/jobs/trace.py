@@ -104,8 +104,10 @@ def work(job: Job) -> None:
         with before.watching():
             traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree, job.text), before)
         late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
-        if late:
-            job.send("findings", findings=[problems.replaced(job, tree, user_file.Replaced(late))])
+        former = {name: at for name, at in placeholders.former().items() if name not in replaced.former}
+        if late or former:
+            more = user_file.Replaced(late, former=former)
+            job.send("findings", findings=[problems.replaced(job, tree, more)])
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     isolation.step_back()
@@ -122,7 +124,7 @@ def work(job: Job) -> None:
     files = sorted({*files, *candidates_of_file.tests})
     job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
     # A model that is not traced again would not import what a placeholder stood for.
-    if isinstance(before, unchanged.Rehearsal) and not late:
+    if isinstance(before, unchanged.Rehearsal) and not late and not former:
         job.send("learnt", **before.learnt(known))
 
 
@@ -170,7 +172,7 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
 def _send_graph(job: Job, model: Any) -> None:
     graph = _graph(job, model)
     try:
-        job.send("graph", target=model.name, graph=graph)
+        job.send("graph", target=model.name, graph=graph, doubtful=model.report.doubtful)
     except protocol.TooLarge as error:
         reason = f"its graph has {len(graph['nodes']):,} nodes: {error}"
         job.send("graph", target=model.name, graph=record.NO_GRAPH, reason=reason)
@@ -279,6 +281,7 @@ class _Gathered:
             name = event["target"]
             self._graphs[name] = event["graph"]
             self._complete.add(name)
+            self.targets[name] = {**self.targets[name], "doubtful": event.get("doubtful", False)}
             if "reason" in event:
                 self.targets[name] = {**self.targets[name], "reason": event["reason"]}
         elif kind == "findings":
@@ -289,9 +292,14 @@ class _Gathered:
                 "timings": event["timings"],
             }  # fmt: skip
         elif kind == "failed":
-            message = f"FX Lens itself failed on this file: {event['message']}"
-            self.findings.append(record.finding("FX199", "error", message))
+            self.findings.append(self._failed(event["message"], event.get("line")))
             self._failure = event["detail"]
+
+    def _failed(self, message: str, line: object) -> Finding:
+        if not isinstance(line, int):
+            return record.finding("FX199", "error", f"FX Lens itself failed on this file: {message}")
+        said = f"This code stands in for what FX Lens calls, such as a function of Python, and raised {message}"
+        return record.finding("FX199", "error", said, record.span(self._request.path, line))
 
     def keep_output(self, outcome: Outcome) -> None:
         stacks = "" if outcome.end == "done" else outcome.stacks

@@ -60,6 +60,7 @@ def work(job: Job) -> None:
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.errors import brief
     from fxlib.diagnosis.engine.search import unhindered
+    from fxlib.diagnosis.fixes.together import prove_together
     from fxlib.diagnosis.fixes.verify import Target as Made
 
     # Not by the clock: the next job begins each model anew, and on a busy machine would come no further.
@@ -69,28 +70,35 @@ def work(job: Job) -> None:
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
         checkers: dict[str, Checker] = {}
+        begin = functools.partial(job.announce, "verify", model["name"], model["line"])
         for at, check in enumerate(model["checks"]):
             capture = check["capture"]
-            if capture not in checkers:
-                kind = checker_of(capture)
-                checkers[capture] = kind(
-                    job.path,
-                    model["construct"],
-                    model["inputs"],
-                    read=job.read,
-                    load=user_file.loader(job),
-                    assumed=model["assumed"],
-                    leaf_modules=job.leaf_modules,
-                    tracer=job.tracer,
-                    names=scope.names(),
-                    others=others,
-                )
-            checker = checkers[capture]
-            if unhindered() > until or checker.left < 0:
+            if unhindered() > until:
                 break
-            job.announce("verify", model["name"], model["line"])
-            job.send("checking", number=check["number"])
             try:
+                if capture not in checkers:
+                    kind = checker_of(capture)
+                    checkers[capture] = kind(
+                        job.path,
+                        model["construct"],
+                        model["inputs"],
+                        read=job.read,
+                        load=user_file.loader(job),
+                        assumed=model["assumed"],
+                        leaf_modules=job.leaf_modules,
+                        tracer=job.tracer,
+                        names=scope.names(),
+                        others=others,
+                    )
+                    if capture == "fx" and job.message["together"]:
+                        same = [each for each in model["checks"][at:] if each["capture"] == capture]
+                        findings = [(_as_object(each["finding"]), each["recipes"]) for each in same]
+                        prove_together(checkers[capture], findings, begin)
+                checker = checkers[capture]
+                if checker.left < 0 and not checker.proven:
+                    break
+                begin()
+                job.send("checking", number=check["number"])
                 settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
             except Exception as error:
                 # Such as a constructor that wants a file, which the trace went without.
@@ -147,14 +155,15 @@ async def run(
     checks = _Checks(record, on_change or (lambda number, fixes: None), captures, without)
     others = [*models_of(record).values()]
     why = ""
-    for _ in range(rounds):
+    together = not every
+    for _ in range(rounds + together):
         models = checks.models()
         if not models:
             break
         left = checks.amount()
         try:
             outcome = await pool.run(
-                request.message("verify", models=models, every=every, others=others),
+                request.message("verify", models=models, every=every, others=others, together=together),
                 request.limits,
                 checks.take,
                 background=True,
@@ -168,8 +177,10 @@ async def run(
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
             checks.give_up(why)
-        if checks.amount() == left:
+        ended = outcome.end != "done"
+        if checks.amount() == left and not (ended and together):
             break
+        together = together and not ended  # nobody knows at which of the fixes
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)

@@ -55,7 +55,7 @@ def line_in(file: Checked, cell: int | None, line: int | None) -> int | None:
     """The line of the file's text (from 1) that a question names.  Raises CannotCheck."""
     if file.notebook is None:
         if cell is not None:
-            raise CannotCheck(f"{file.path} is no notebook: it has no cells, so ask without `cell`")
+            raise CannotCheck(f"{file.path} is not a notebook: it has no cells, so ask without `cell`")
         return None if line is None else line + 1
     if cell is None and line is None:
         return None
@@ -175,7 +175,9 @@ def fitted(head: Answer, answer: Answer, most: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """As JSON. Halves of surrogates, as in names of files that are not in UTF-8, are none for a reader."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _model(file: Checked, target: Target) -> Answer:

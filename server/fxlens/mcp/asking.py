@@ -218,7 +218,7 @@ def _python(path: str, text: str) -> tuple[str, Notebook | None]:
     try:
         return python_of(path, text)
     except ValueError as error:
-        raise CannotCheck(f"{path} is no notebook: {error}") from None
+        raise CannotCheck(f"{path} is not a notebook: {error}") from None
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int]]:

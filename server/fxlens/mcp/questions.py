@@ -162,10 +162,10 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     a notebook has only these. Use it before writing a fix by hand."""
     file, text, code = given["file"], given["text"], given["code"]
     if code and rules.unknown([code]):
-        raise Misasked(f"no rule has the code {code}, nor begins with it")
+        raise Misasked(f"no rule code begins with {code}")
     if given["line"] is None and given["cell"] is None:
         if is_notebook(file):
-            raise Misasked(f"{file} is a notebook, of which no diff is made: ask for a `line` of a `cell`")
+            raise Misasked(f"{file} is a notebook, for which there is no diff: ask for a `line` of a `cell`")
         checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
         return version, answers.fixed(checked, given["max_bytes"] - 600)
     checked, version = await asking.check(file, text, verify=True, every=True)
@@ -177,7 +177,8 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
 async def capture(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """What torch.fx, torch.export and torch.compile each do with a model: captured, graph breaks, pinned sizes or
     failure, with the exact expression of each and the captures that it stops. Use it before proposing
-    torch.export, torch.compile(fullgraph=True), ONNX export or dynamic shapes. Takes seconds: torch is asked."""
+    torch.export, torch.compile(fullgraph=True), ONNX export or dynamic shapes. Takes seconds, since torch itself
+    runs."""
     checked, version = await asking.check(given["file"], given["text"], captures=("fx", "export", "compile"))
     return version, answers.captures(checked, given["model"], given["start"])
 

@@ -37,7 +37,7 @@ async def serve(asking: Asking) -> None:
         try:
             text, failed = await question(params.name).answer(asking, params.arguments or {}), False
         except NO_ANSWER as error:
-            text, failed = str(error), True
+            text, failed = str(error).encode("utf-8", "backslashreplace").decode(), True
         return CallToolResult(content=[TextContent(text=text)], is_error=failed)
 
     server = Server("fxlens", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)

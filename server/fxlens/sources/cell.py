@@ -51,7 +51,7 @@ class Cell:
 
     def edit(self, edit: Json, encoding: str) -> Json:
         """The last line of a cell has no end of its own, as those before it in the notebook's text have.  Raises
-        Nowhere where the cell cannot have the edit: it reaches over several, or into a line that is no Python."""
+        Nowhere where the cell cannot have the edit: it reaches over several, or into a line that is not Python."""
         start, end, text = edit["range"]["start"], edit["range"]["end"], edit["newText"]
         if not self.first <= end["line"] <= self.after or (end["line"] == self.after and end["character"]):
             raise Nowhere

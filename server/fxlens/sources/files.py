@@ -12,6 +12,7 @@ import os
 import stat
 import tempfile
 import tokenize
+from collections.abc import Iterator
 
 __all__ = [
     "ERRORS",
@@ -82,8 +83,7 @@ def read_source(path: str) -> str:
         OSError: as `read_bytes`.
         SyntaxError, UnicodeDecodeError: the encoding is unknown, or the bytes are not in it.
     """
-    data = read_bytes(path)
-    return data.decode(_encoding(data))
+    return _decoded(read_bytes(path))[0]
 
 
 def write_source(path: str, before: str, text: str) -> None:
@@ -94,11 +94,14 @@ def write_source(path: str, before: str, text: str) -> None:
 
     Raises:
         Changed: the file no longer has the text ``before``.
-        OSError: it cannot be read or written.
+        OSError: it cannot be read or written, is protected against writing, or its encoding would write the rest of it
+            in another way, too.
         UnicodeEncodeError: its encoding cannot express the new text.
     """
     path = os.path.realpath(path)
-    data = text.encode(_encoding(read_bytes(path)))
+    data = _encoded(path, before, text)
+    if not os.access(path, os.W_OK):  # its folder alone decides whether it can be replaced
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     state = os.stat(path)
     if state.st_nlink > 1:
         _overwrite(path, before, data)
@@ -130,7 +133,8 @@ def write_after(path: str, before: bytes | None, data: bytes) -> None:
         OSError: it cannot be read or written.
     """
     path = os.path.realpath(path)
-    write_whole(made := f"{path}.{os.getpid()}.made", data)
+    with _about(path):
+        write_whole(made := f"{path}.{os.getpid()}.made", data)
     try:
         if before is not None and _bytes(path, len(before)) != before:
             raise Changed(path)
@@ -168,19 +172,52 @@ def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
     new = f"{path}.{os.getpid()}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with os.fdopen(os.open(new, flags, mode), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        with _about(path):
+            with os.fdopen(os.open(new, flags, mode), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise
 
 
-def _encoding(data: bytes) -> str:
-    return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+@contextlib.contextmanager
+def _about(path: str) -> Iterator[None]:
+    """What cannot be written is said of this file, not of the one that was to take its place."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def _decoded(data: bytes) -> tuple[str, str]:
+    """The text of a source, and its encoding.  Raises SyntaxError, UnicodeDecodeError."""
+    encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    try:
+        return data.decode(encoding), encoding
+    except UnicodeDecodeError:
+        raise
+    except (LookupError, UnicodeError) as error:  # a codec of other things than text, or of names of hosts
+        raise SyntaxError(str(error)) from None
+
+
+def _encoded(path: str, before: str, text: str) -> bytes:
+    """The new bytes of a file. Of some encodings, what is decoded and encoded again is other bytes: then an edit of one
+    line would change them all."""
+    data = read_bytes(path)
+    now, encoding = _decoded(data)
+    if now != before:
+        raise Changed(path)
+    try:
+        again = before.encode(encoding)
+    except UnicodeError:
+        again = b""
+    if again != data:
+        raise OSError(errno.EILSEQ, f"in its encoding, {encoding}, the lines beside the fix would change, too", path)
+    return text.encode(encoding)
 
 
 def _expect(path: str, before: str) -> None:

@@ -64,7 +64,7 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
 
 
 def arguments(text: str, imports: Iterable[str]) -> str | None:
-    """The arguments of a call with these modules imported where they are named; None where that is no Python."""
+    """The arguments of a call with these modules imported where they are named; None where that is not Python."""
     made = _written(f"f({text})", tuple((each.partition(".")[0], each, None) for each in imports))
     return made and made[2:-1]
 

@@ -64,7 +64,8 @@ def _text(path: str) -> str:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder in ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+    """A folder, which need not be there nor be possible, in
+    ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     elif sys.platform == "darwin":
@@ -73,6 +74,8 @@ def cache_folder(name: str) -> Path:
         base = os.environ.get("XDG_CACHE_HOME", "")
         # The XDG specification: one that is not absolute is ignored.
         base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
+        if not os.path.isabs(base):  # nor is $HOME: what is nowhere is not kept
+            base = os.devnull
     return Path(base) / "fxlens" / name
 
 
@@ -80,3 +83,17 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
     """Whether a file is one of ``roots``, or lies below one."""
     inside = key(path)
     return any(inside == root or inside.startswith(os.path.join(root, "")) for root in map(key, roots))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is this folder or leads into it, as both are written: nothing is looked up."""
+    path, folder = (os.path.normcase(os.path.normpath(each)) for each in (path, folder))
+    return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+def relative(path: str, folder: str = os.curdir) -> str:
+    """The path as seen from a folder; unchanged where none leads there, such as from another drive."""
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:
+        return path

@@ -14,7 +14,6 @@ as ``...``).  Read as data, like the project's configuration.
 from __future__ import annotations
 
 import ast
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -28,6 +27,7 @@ else:
 
 from .files import ERRORS, read_bytes
 from .notebook import python_of
+from .toml_text import quoted
 
 NAME = "fxlens.examples.toml"
 _CALLS = 4
@@ -173,7 +173,7 @@ def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
     for part in name.split("."):
         body = next((node for node in ast.walk(body) if isinstance(node, ast.ClassDef) and node.name == part), None)
         if body is None:
-            return "there is no such class any more"
+            return "the class no longer exists"
     methods = {node.name: node for node in body.body if isinstance(node, ast.FunctionDef)}
     for method, call in (("__init__", entry.construct), *(("forward", f"f({text})") for text in entry.inputs)):
         if call and method in methods and not _takes(methods[method], call):
@@ -211,9 +211,9 @@ def write(examples: Examples) -> str:
     parts = [HEADER]
     for key in sorted(examples):
         for example in examples[key]:
-            parts.append(f"\n[[{json.dumps(key)}]]\n")
+            parts.append(f"\n[[{quoted(key)}]]\n")
             if example.construct:
-                parts.append(f"construct = {json.dumps(example.construct)}\n")
+                parts.append(f"construct = {quoted(example.construct)}\n")
             for name, values in (
                 ("train", example.train),
                 ("eval", example.evaluation),
@@ -221,10 +221,10 @@ def write(examples: Examples) -> str:
                 ("missing", example.missing),
             ):
                 if len(values) > 1 and name in ("train", "eval"):
-                    lines = "".join(f"    {json.dumps(value)},\n" for value in values)
+                    lines = "".join(f"    {quoted(value)},\n" for value in values)
                     parts.append(f"{name} = [\n{lines}]\n")
                 elif values:
-                    parts.append(f"{name} = [{', '.join(map(json.dumps, values))}]\n")
+                    parts.append(f"{name} = [{', '.join(map(quoted, values))}]\n")
     return "".join(parts)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "ASKED",
     "FOUND",
     "ORDER",
+    "OTHER_FRAMEWORKS",
     "Comment",
     "Source",
     "Target",
@@ -74,6 +75,10 @@ class Comment:
     body: str
 
 
+OTHER_FRAMEWORKS = (
+    "flax", "haiku", "jax", "keras", "megengine", "mindspore", "mlx", "oneflow", "paddle", "tensorflow", "tinygrad",
+)  # fmt: skip
+"""Packages whose modules are no modules of torch."""
 _LIKE_MODELS = r"nn\.|(Module|Model|Net|Network|Layer|Block|Encoder|Decoder|Head|Backbone)(\[|$)"
 _NO_MODELS = (
     "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",

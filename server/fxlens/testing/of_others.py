@@ -82,8 +82,10 @@ def _never(known: Mapping[tuple[str, int], str], name: str, dim: int) -> str:
     """Why a dimension that was named cannot vary whatever torch.export does; empty where it can."""
     if (name, dim) not in known:
         there = ", ".join(f"dimension {dim} of {name}" for name, dim in known) or "no tensors"
-        return f"`dynamic` names dimension {dim} of {name}, which is none of the inputs': {there}"
-    return f"the model itself takes no other size of dimension {dim} of {name}" if known[name, dim] == "fixed" else ""
+        return f"`dynamic` names dimension {dim} of {name}, but the inputs have {there}"
+    return (
+        f"the model itself accepts no other size for dimension {dim} of {name}" if known[name, dim] == "fixed" else ""
+    )
 
 
 _CHECKS = {"export": _export, "compile": _compile, "shapes": _shapes}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +11,7 @@ from fxlens.checking.checker import Checked
 from fxlens.checking.formats import finding_text
 from fxlens.record import Finding
 from fxlens.sources.files import read_text
-from fxlens.sources.paths import key
+from fxlens.sources.paths import key, relative
 
 
 def failure_text(model: Any, failures: Iterable[str], findings: Iterable[Any]) -> str:
@@ -36,8 +35,8 @@ def _file_of(finding: Finding, home: str) -> Checked:
     steps = [each for each in [finding["span"], *reversed(finding["call_path"])] if each is not None]
     own = [each["file"] for each in steps if home and key(each["file"]) == key(home)]
     path = (own or [each["file"] for each in steps] or [home])[0]
-    relative = os.path.relpath(path)
-    shown = path if relative.startswith("..") else relative
+    near = relative(path)
+    shown = path if near.startswith("..") else near
     return Checked(shown, read_text(path, "replace") or "", record.empty_record(path), [finding])
 
 

@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-__all__ = ["exact", "one_line", "plain_streams", "printable"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["console", "exact", "one_line", "plain_streams", "printable"]
 
 
 def printable(text: str) -> str:
@@ -40,10 +43,32 @@ class _Plain:
         return getattr(self.stream, name)
 
 
+class _Beside(_Plain):
+    """The same for what is said beside the results: where it cannot be written, it is lost, and nothing else."""
+
+    def write(self, text: str) -> int:
+        with self._or_nowhere():
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._or_nowhere():
+            self.stream.flush()
+
+    @contextmanager
+    def _or_nowhere(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:  # also what is buffered goes nowhere: Python writes it at its end
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+
+
 @contextmanager
 def plain_streams() -> Iterator[None]:
     """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters, and escapes of what
-    their encoding does not have."""
+    their encoding does not have. What cannot be written to the latter is lost."""
     before = sys.stdout, sys.stderr
     for name, stream in zip(("stdout", "stderr"), before, strict=True):
         if stream is None:  # closed by whoever started this program
@@ -51,12 +76,25 @@ def plain_streams() -> Iterator[None]:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Plain(before[0]), _Plain(before[1])  # type: ignore[assignment]
+    sys.stdout, sys.stderr = _Plain(before[0]), _Beside(before[1])  # type: ignore[assignment]
     try:
         yield
         sys.stdout.flush()  # here, where somebody says why that fails
     finally:
         sys.stdout, sys.stderr = before
+
+
+def console(out: TextIO, color: bool) -> Console:
+    """Writes styled text as it is, without marks of its own."""
+    from rich.console import Console
+
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Piped(
+        file=out, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False, soft_wrap=True
+    )
 
 
 def exact(stream: Any) -> Any:

@@ -50,12 +50,12 @@ class Subject:
 
 def subject_of(address: str) -> Subject | None:
     """What the view at an address shows; None where it is no address of a view."""
-    parts = urlsplit(address)
-    if parts.scheme != SCHEME:
-        return None
     try:
+        parts = urlsplit(address)
+        if parts.scheme != SCHEME:
+            return None
         values = json.loads(unquote(parts.query))
-    except ValueError:
+    except ValueError:  # also of what is no address
         return None
     if not isinstance(values, list) or len(values) != 3 or not all(isinstance(each, str) for each in values):
         return None

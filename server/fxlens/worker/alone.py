@@ -4,12 +4,16 @@ and the process is the only one of its group."""
 from __future__ import annotations
 
 import contextlib
+import re
+import traceback
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
     "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
+    "parallel group is not initialized",
 )  # fmt: skip
 """What such failures say."""
 
@@ -21,9 +25,30 @@ def is_about(error: BaseException | None) -> bool:
         return False
 
 
+_OF_GROUPS = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_)?rank"), 0))
+"""How functions are called that ask for the processes of a group, and what they say where there is one."""
+
+
+def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
+    """The functions about groups of processes of the file that raised this for lack of one, with their answers."""
+    frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
+    if not frames or "parallel group" not in str(error):
+        return
+    names = frames[-1][0].f_globals
+    for name, each in names.items():
+        if isinstance(each, FunctionType) and each.__globals__ is names and each.__closure__ is None:
+            for pattern, answer in (*_OF_GROUPS, (re.compile(r"get_(\w+_)?group"), None)):
+                if pattern.fullmatch(name):
+                    yield each, answer
+
+
+_ANSWERS = {1: (lambda *_, **__: 1).__code__, 0: (lambda *_, **__: 0).__code__, None: (lambda *_, **__: None).__code__}
+
+
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """No device is asked for, and ``torch.distributed`` knows of one process."""
+def alone(error: BaseException | None = None) -> Iterator[None]:
+    """No device is asked for, and ``torch.distributed`` knows of one process; so do functions of the user's that raised
+    ``error`` since their groups of processes are not there."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -35,9 +60,12 @@ def alone() -> Iterator[None]:
                 args = tuple(each for each in args if not _is_cuda(each))
                 kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
                 return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
+            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
             if function is torch.Tensor.to:
                 args = tuple(args[0].device if _is_cuda(each) else each for each in args)
-            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
+                if args[0].is_meta:  # there is nothing that could be elsewhere
+                    args = (args[0], *(each for each in args[1:] if not _is_place(each)))
+                    kwargs.pop("device", None)
             return (
                 args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
             )
@@ -54,13 +82,24 @@ def alone() -> Iterator[None]:
     for owner, name, answer in answers:
         setattr(owner, name, lambda *_, _answer=answer, **__: _answer)
     torch.load = load_here
+    asked = [(function, function.__code__, answer) for function, answer in _asked(error)]
+    for function, _, answer in asked:
+        function.__code__ = _ANSWERS[answer]
     try:
         with Staying():
             yield
     finally:
+        for function, code, _ in asked:
+            function.__code__ = code
         for owner, name, function in before:
             setattr(owner, name, function)
         torch.load = load
+
+
+def _is_place(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, (str, torch.device))
 
 
 def _is_cuda(value: Any) -> bool:

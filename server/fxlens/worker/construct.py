@@ -22,7 +22,7 @@ from typing import Any
 from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed, network, tokenizers
+from . import alone, assumed, fallbacks, network, tokenizers
 from .assume import sandbox
 from .errors import brief
 from .scope import class_named, scope
@@ -89,14 +89,15 @@ def left_out(namespace: ModuleType, target: Target) -> str:
 
 
 def fresh() -> None:
-    """A torch that no other model has changed."""
+    """A torch that no other model has changed, and the random numbers that there are without it."""
     import torch
+
+    from fxlib.diagnosis.fixes.compare import seed_all
 
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
-    # Not torch.manual_seed: that formats the stack for each kind of device, in case it is there one day.
-    torch.default_generator.manual_seed(0)
+    seed_all(0)
 
 
 class Construction:
@@ -223,11 +224,19 @@ def is_small(module: Any) -> bool:
 
 def required_arguments(kind: type) -> list[str]:
     """Parameters of ``__init__`` without a default."""
-    try:
-        parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
-    except (TypeError, ValueError):
-        return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for each in kind.__mro__:
+        if "__init__" not in vars(each):
+            continue
+        try:
+            parameters = list(inspect.signature(each.__init__).parameters.values())[1:]  # type: ignore[misc]
+        except (TypeError, ValueError):
+            return []
+        # A class that a decorator has put around another one hands on what it is given.
+        if not parameters or any(parameter.kind not in variable for parameter in parameters):
+            break
+    else:
+        return []
     return [each.name for each in parameters if each.default is inspect.Parameter.empty and each.kind not in variable]
 
 
@@ -273,13 +282,15 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
 
 def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:
     """In what a construction that raised this works without what this machine has not: weights, a device, a process
-    group, a tokenizer's file; None where it lacks none of these."""
+    group, a tokenizer's file, a package that the code goes on without; None where it lacks none of these."""
     if network.is_about(error) or _fetches_weights(error):
         return sandbox.without_weights()  # the graph of a model does not depend on its weights
     if alone.is_about(error):
-        return alone.alone()
+        return alone.alone(error)
     if (tokenizer := tokenizers.behind(error)) is not None:
         return _or_raise(error, tokenizers.without(tokenizer))
+    if (absent := fallbacks.behind(error)) is not None:
+        return _or_raise(error, fallbacks.standing_in(absent))
     loader = sandbox.loading(error)
     return None if loader is None else _or_raise(error, sandbox.without_loading(loader))
 

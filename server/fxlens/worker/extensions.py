@@ -1,7 +1,9 @@
-"""Extensions that a file compiles when it is imported (``torch.utils.cpp_extension.load``) are not compiled here."""
+"""Extensions that files of the workspace compile (``torch.utils.cpp_extension.load``), when they are imported or when a
+model is constructed, are not compiled here."""
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import sys
@@ -11,43 +13,16 @@ from typing import Any
 
 _MODULE = "torch.utils.cpp_extension"
 _NAMES = ("load", "load_inline")
-Make = Callable[[str, tuple[str, int]], ModuleType]
-"""Makes what stands for an extension, from its name and the file and line that ask for it."""
-
-
-def replaced_by(make: Make) -> Callable[[], None]:
-    """From now on ``make`` gives the extensions; until what this returns is called."""
-    before: dict[str, Any] = {}
-
-    def replace(module: Any) -> None:
-        before.update({name: getattr(module, name) for name in _NAMES})
-        for name in _NAMES:
-            setattr(module, name, given)
-
-    def given(name: str, *_: Any, **__: Any) -> ModuleType:
-        frame = sys._getframe(1)
-        return make(name, (frame.f_code.co_filename, frame.f_lineno))
-
-    finder = _Finder(replace)
-    if _MODULE in sys.modules:
-        replace(sys.modules[_MODULE])
-    else:
-        sys.meta_path.insert(0, finder)
-
-    def undo() -> None:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
-        for name, function in before.items():
-            setattr(sys.modules[_MODULE], name, function)
-
-    return undo
+Make = Callable[[str, tuple[str, int]], ModuleType | None]
+"""Makes what stands for an extension, from its name and the file and line that ask for it; None for one that is
+compiled."""
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Sees the module imported, and has ``replace`` called with it."""
+    """Sees the module imported, and has ``make`` give the extensions from then on."""
 
-    def __init__(self, replace: Callable[[Any], None]) -> None:
-        self._replace = replace
+    def __init__(self) -> None:
+        self.make: Make = lambda name, place: None
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         spec = importlib.machinery.PathFinder.find_spec(fullname, path) if fullname == _MODULE else None
@@ -56,7 +31,32 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def then_replace(module: ModuleType) -> None:
                 execute(module)
-                self._replace(module)
+                self.replace(module)
 
             spec.loader.exec_module = then_replace  # type: ignore[method-assign]
         return spec
+
+    def replace(self, module: Any) -> None:
+        for name in _NAMES:
+            setattr(module, name, self._or_made(getattr(module, name)))
+
+    def _or_made(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def given(name: str, *args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            made = self.make(name, (frame.f_code.co_filename, frame.f_lineno))
+            return function(name, *args, **kwargs) if made is None else made
+
+        return given
+
+
+_finder = _Finder()
+
+
+def replaced_by(make: Make) -> None:
+    """From now on ``make`` gives the extensions."""
+    _finder.make = make
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+        if _MODULE in sys.modules:
+            _finder.replace(sys.modules[_MODULE])

@@ -98,6 +98,7 @@ class Zygote:
 
     def fork_job(self, job: int, fds: list[int], warm: bool, folder: str) -> None:
         parent = os.getpid()
+        temporary.prepare(folder)
         try:
             pid = os.fork()
         except OSError as error:
@@ -147,6 +148,8 @@ class Zygote:
         """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the request is
         in the second of the descriptors, and what the user's code prints goes to the third."""
 
+        temporary.prepare(own := temporary.of_job(folder, 0))
+
         def begin() -> Zygote:
             processes.adopt_orphans()
             keeper = Zygote(socket.socket(fileno=isolation.private(fds[0])))
@@ -156,7 +159,7 @@ class Zygote:
             output = os.dup(fds[2])
             for fd in fds:
                 os.close(fd)
-            temporary.enter(temporary.of_job(folder, 0))
+            temporary.enter(own)
             isolation.redirect_standard_streams(output)
             isolation.no_core_files()
             keeper.say({"hello": _keep(request)})

@@ -22,6 +22,10 @@ from fxlens.ipc.protocol import Data, Json
 _NICE = 10
 _PRIVATE_FD = 700  # far above what loops over small descriptors close, below the usual limit of 1024
 
+_SAME_MOMENT = 0.02  # of the time to a stack
+_hang_reported: tuple[float, float] | None = None
+"""When that was asked for, and after how many seconds."""
+
 # Kept now, since user code may replace them.
 _exit = os._exit
 _write = os.write
@@ -149,12 +153,19 @@ def report_faults(dump_fd: int) -> None:
 
 def report_hang(dump_fd: int, seconds: float) -> None:
     """Writes every thread's Python stack after each ``seconds``, also from inside a loop in C.  Each call replaces
-    the last.  Again and again, since on a busy machine it takes longer until this process is given up."""
-    faulthandler.dump_traceback_later(seconds, repeat=True, file=dump_fd, exit=False)
+    the last, but where that is of just now: it ends a thread, waits for that and starts another.  Again and again,
+    since on a busy machine it takes longer until this process is given up."""
+    global _hang_reported
+    now, before = time.monotonic(), _hang_reported
+    if before is None or before[1] != seconds or now - before[0] > _SAME_MOMENT * seconds:
+        _hang_reported = now, seconds
+        faulthandler.dump_traceback_later(seconds, repeat=True, file=dump_fd, exit=False)
 
 
 def report_no_hang() -> None:
     """While the process waits, its stack is of no interest."""
+    global _hang_reported
+    _hang_reported = None
     faulthandler.cancel_dump_traceback_later()
 
 

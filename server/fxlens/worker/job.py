@@ -33,8 +33,9 @@ def run(message: Json, channel: Channel) -> None:
     try:
         jobs.named(message["kind"]).work(job)
     except BaseException as error:
-        # Everything that user code can raise is handled where it is called; this is ours.
-        job.send("failed", message=brief(error), detail=_cut(traceback.format_exc()))
+        # What user code raises is handled where it is called. This is ours, or user code has put itself in place of a
+        # function that we call, or handles a signal.
+        job.send("failed", message=brief(error), detail=_trace(), line=_line_in(error, job.path))
     # Whoever reads the next line may kill this process and all that it started.
     isolation.release_shared_memory()
     if compiler.there() and not before:
@@ -94,6 +95,23 @@ class Job:
         isolation.report_no_hang()
         self.send("idle")
         return self.channel.receive()
+
+
+def _line_in(error: BaseException, path: str) -> int | None:
+    """The last line of the file that ran before this was raised; None where it did not run then."""
+    line, at = None, error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == path:
+            line = at.tb_lineno
+        at = at.tb_next
+    return line
+
+
+def _trace() -> str:
+    try:
+        return _cut(traceback.format_exc())
+    except Exception:  # user code may have replaced what that needs
+        return ""
 
 
 def _cut(text: str) -> str:

@@ -15,6 +15,7 @@ import linecache
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from fxlens.sources import parsing
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, construct, main_block, placeholders, user_file
+from . import assumed, candidates, construct, main_block, moves, placeholders, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -103,7 +104,7 @@ def prepare(message: Json) -> None:
             target.leaf = construct.is_leaf(namespace, target, job.leaf_modules)
             if not construct.left_out(namespace, target):
                 _keep(made, namespace, target)
-    if placeholders.replaced():
+    if placeholders.replaced() or placeholders.former():
         raise NotKept("something stands for what constructors cannot import")
     assumed.forget(namespace)
     loader = namespace.__loader__
@@ -130,6 +131,25 @@ def prepare(message: Json) -> None:
 def is_there() -> bool:
     """Whether this process was forked from one that keeps a file."""
     return _kept is not None
+
+
+def get_ready() -> None:
+    """What a job does here before it runs any of the user's code, once for the kept text: what it finds out of the
+    models holds for the next text, too, and its pages and caches are there."""
+    if _kept is None:
+        return
+    from fxlib.diagnosis.engine import subject
+
+    job = _kept.job
+    try:
+        tree = ast.parse(job.text)
+        candidates.find(job, tree)
+        _match(_kept, _kept.code, compile(user_file.executed(job.path, tree), job.path, "exec", dont_inherit=True), {})
+        moves.between(job.text, moves.units(tree), moves.inside(tree), job.text, tree)
+        for each in _kept.made.values():
+            subject.prepare(each.module, job.leaf_modules, job.tracer)
+    except Exception:
+        traceback.print_exc()
 
 
 def modules_before() -> frozenset[str]:

@@ -81,7 +81,7 @@ def trace_all(
         begun: list[_Work] = []
         for target in together:
             with before.during(target.name, building=True):
-                begun += _begin(job, namespace, target)
+                begun += _begin(job, namespace, target, known=before.once(target.name) is not None)
         for work in begun:
             if work.made is not None:
                 parts.add(work.made)
@@ -118,11 +118,11 @@ def _around(namespace: Any, begun: list[_Work], name: str) -> set[str]:
     return found
 
 
-def _begin(job: Job, namespace: Any, target: Target) -> list[_Work]:
+def _begin(job: Job, namespace: Any, target: Target, known: bool) -> list[_Work]:
     """The target with its module where somebody says how to construct it; none where the record has all there is to
-    say."""
+    say.  It is not left out where it is ``known`` to be constructed."""
     found = record.target(target.name, problems.name_span(job, target))
-    if reason := construct.left_out(namespace, target):
+    if not known and (reason := construct.left_out(namespace, target)):
         job.send("target", target=_skipped(found, reason))
         return []
     work = _Work(target, found, construct.Construction(namespace, target))
@@ -171,6 +171,10 @@ def _trace(
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True
+        if once is not None and _calls_again(once, made, target.inputs, work.like):
+            parts.add_lazily(made, lambda: example_inputs.make(namespace, target, made))
+            job.send("same", target=target.name)
+            return None
         doing = "making its inputs"
         job.step("inputs", target)
         made, inputs = _inputs(job, namespace, work, made, parts, findings)
@@ -208,7 +212,6 @@ def _trace(
         "taken": [render.span_of(each) for each in report.taken],
         "untaken": render.untaken(report.untaken),
         "baked": render.baked(report.baked),
-        "doubtful": report.doubtful,
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
@@ -367,11 +370,11 @@ def _proposals(job: Job, finding: Any) -> list[record.Fix]:
 
 
 def _status(report: Any) -> Status:
-    return "traced" if report.graph_module is not None else "partial" if report.graph is not None else "failed"
+    return "traced" if report.traces else "partial" if report.graph is not None else "failed"
 
 
 def _reason(report: Any) -> str | None:
-    if report.graph_module is not None:
+    if report.traces:
         return None
     loud = [each for each in report.findings if each.loud]
     return loud[0].message if loud else "torch.fx cannot trace it"
@@ -396,6 +399,16 @@ def _called(made: construct.Made, inputs: example_inputs.Inputs | None, like: So
         "construct": _origin(made.source), "searched": searched, "given": given,
         "inputs": _origin(inputs.source) if inputs else None, "like": like.text if like is not None else None,
     }  # fmt: skip
+
+
+def _calls_again(once: Json, made: construct.Made, said: list[Source], like: Source | None) -> bool:
+    """Whether a model that is constructed and called like this is called as it was ``once``: by the same of what is
+    ``said`` of it, or as a model that holds it does."""
+    if not once["given"] or once["construct"] != _origin(made.source):
+        return False
+    if once["like"] != (like.text if like is not None else None):
+        return False
+    return once["inputs"] in [_origin(each) for each in (said if like is None else [*said, like])]
 
 
 def milliseconds(start: float, end: float) -> float:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fxlens.sources.paths import key
 
-from . import definitions
+from . import definitions, former_names
 from .errors import brief
-from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder
+from .placeholders import PlaceholderFinder, PlaceholderModule, answer_as_before, placeholder
 
 if TYPE_CHECKING:
     from .user_file import OverlayFinder
@@ -40,21 +40,23 @@ class Replaced:
     """What was put in place of things that fail when they are imported.
 
     ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
-    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``statements``: those of other
-    files of the workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with
-    the file that Python takes and what was taken.
+    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``former``: those that they had
+    in earlier versions, with the file and the line that read them first; ``statements``: those of other files of the
+    workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with the file that
+    Python takes and what was taken.
     """
 
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    former: dict[str, tuple[str, int]] = field(default_factory=dict)
     statements: dict[tuple[str, int], LeftOut] = field(default_factory=dict)
     hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
     raised: BaseException | None = None
     """What the file itself raised at module level, where its classes are there all the same."""
 
     def __bool__(self) -> bool:
-        return bool(self.modules or self.packages or self.names or self.statements or self.hidden)
+        return bool(self.modules or self.packages or self.names or self.former or self.statements or self.hidden)
 
 
 def is_inside(file: str, root: str) -> bool:
@@ -65,12 +67,13 @@ def pass_over(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
     """Whether the import of ``path`` may get further now: with the module of a folder above that one of the same name
-    hid, with a placeholder for a name that a module does not have, or
-    for an installed module that lacks something, with a submodule that a missing package would have imported, without
-    the statement of another file that raised, or without the package's ``__init__``."""
+    hid, with what a module had in an earlier version, with a placeholder for a name that it does not have, or for an
+    installed module that lacks something, with a submodule that a missing package would have imported, without the
+    statement of another file that raised, or without the package's ``__init__``."""
     return (
         _elsewhere(error, finder, replaced)
-        or _name(error, finder, replaced)
+        or _former(error)
+        or _name(error, finder, placeholders, replaced)
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
         or _statement(error, finder, placeholders, path, replaced)
@@ -115,7 +118,14 @@ def _binds(file: str, name: str) -> bool:
     return re.search(pattern, "".join(linecache.getlines(file)), re.M) is not None
 
 
-def _name(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
+def _former(error: Exception) -> bool:
+    """A module that this import has brought may be read as an earlier version of it."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, ModuleType):
+        return False
+    return former_names.of(f"{error.obj.__name__}.{error.name}") is not None and answer_as_before()
+
+
+def _name(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, replaced: Replaced) -> bool:
     missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
     module = sys.modules.get(missing["module"]) if missing is not None else None
     if missing is None or module is None:
@@ -126,7 +136,10 @@ def _name(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
         return False
     full = f"{missing['module']}.{missing['name']}"
     setattr(module, missing["name"], placeholder(full))
-    if missing["name"] not in left_out:
+    if former_names.of(full) is not None:
+        frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        placeholders.former[full] = frames[-1]
+    elif missing["name"] not in left_out:
         replaced.names.append(full)
     return True
 

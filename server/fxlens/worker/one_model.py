@@ -103,12 +103,12 @@ def _made(namespace: Any, target: Target, real: bool) -> construct.Made:
 
 
 def _inputs(namespace: Any, target: Target, made: construct.Made) -> example_inputs.Inputs:
-    from fxlib.diagnosis.diagnose import diagnose
+    from fxlib.diagnosis.diagnose import graph_of
 
     try:
         inputs = example_inputs.make(namespace, target, made)
         if inputs is None or inputs.values is None:
-            inputs = example_inputs.infer(namespace, made, inputs, diagnose(made.module, None).graph)
+            inputs = example_inputs.infer(namespace, made, inputs, graph_of(made.module))
     except example_inputs.CannotUseInputs as error:
         raise Refused(f"The example inputs of {target.name} do not fit: {error}") from None
     if inputs is None or inputs.values is None:

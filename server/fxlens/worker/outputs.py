@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-_HINT = "Choose another one, or say that it may be replaced (--force)"
+_HINT = "Choose another one, or replace it with --force"
 
 
 class NotOurs(Exception):

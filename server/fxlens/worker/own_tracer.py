@@ -30,7 +30,7 @@ class OwnTracer:
             kind = getattr(kind, part)
         made = kind(**self.arguments)
         if not callable(getattr(made, "trace", None)) or not callable(getattr(made, "is_leaf_module", None)):
-            raise TypeError(f"{type(made).__name__} is no tracer: it has no trace and is_leaf_module")
+            raise TypeError(f"{type(made).__name__} is not a tracer: it has no trace and is_leaf_module")
         self._kind = kind
 
     def __call__(self) -> Any:

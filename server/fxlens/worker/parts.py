@@ -54,9 +54,10 @@ class Parts:
 
     def add(self, made: Made, inputs: Inputs | None = None) -> None:
         """A model, and what it is called with where that is known."""
-        self._add(made, lambda: inputs)
+        self.add_lazily(made, lambda: inputs)
 
-    def _add(self, made: Made, inputs: Callable[[], Inputs | None]) -> None:
+    def add_lazily(self, made: Made, inputs: Callable[[], Inputs | None]) -> None:
+        """A model, and how to find out what it is called with, once somebody asks."""
         self._wholes = [each for each in self._wholes if each.made.module is not made.module]
         apart = self._apart if type(made.module) in vars(self._namespace).values() else contextlib.nullcontext
         self._wholes.append(_Whole(made, inputs, self._namespace, apart))
@@ -80,16 +81,16 @@ class Parts:
             if isinstance(module, torch.nn.Module):
                 made = Made(module, source, meta)
                 own = [each for each in target.inputs if each.made == source.text]
-                self._add(made, partial(self._inputs, replace(target, inputs=own), made))
+                self.add_lazily(made, partial(self._inputs, replace(target, inputs=own), made))
         return None
 
     def _inputs(self, target: Target, made: Made) -> Inputs | None:
-        from fxlib.diagnosis.diagnose import diagnose
+        from fxlib.diagnosis.diagnose import graph_of
 
         given = example_inputs.make(self._namespace, target, made)
         if given is not None and given.values is not None:
             return given
-        return example_inputs.infer(self._namespace, made, given, diagnose(made.module, None).graph)
+        return example_inputs.infer(self._namespace, made, given, graph_of(made.module))
 
     def holders(self, kind: type) -> int:
         """How many of the models hold an instance of the class."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
+from . import extensions, former_names, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
 from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
@@ -80,6 +80,9 @@ class _Placeholder(abc.ABCMeta):
     def __getitem__(cls, key: Any) -> Any:
         return cls
 
+    def __setitem__(cls, key: Any, value: Any) -> None:
+        """``environ["KEY"] = value``"""
+
     def __lt__(cls, other: Any) -> Any:
         return False if _active else NotImplemented  # the test for a version, at module level
 
@@ -94,7 +97,11 @@ def _name_of(cls: Any) -> str | None:
 
 
 def placeholder(name: str) -> Any:
-    """What stands for this name: a subclass of ``torch.nn.Module`` for what surely is one."""
+    """What stands for this name: what it was in an earlier version, a subclass of ``torch.nn.Module`` for what surely
+    is one."""
+    found = former_names.of(name)
+    if found is not None:
+        return found
     found = stand_ins.base(name) or stand_in_layers.registry(name) or stand_in_spaces.stands_for(name)
     return found if found is not None else _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
@@ -112,6 +119,21 @@ class PlaceholderModule(ModuleType):
         found = placeholder(f"{self.__name__}.{name}")
         setattr(self, name, found)
         return found
+
+
+def answer_as_before() -> bool:
+    """Has the modules that are there answer files of the workspace for what they had in earlier versions.  Whether that
+    is new for any of them."""
+    return former_names.install(_reads_former)
+
+
+def _reads_former(name: str, frame: Any) -> bool:
+    """Whether a file of the workspace reads what an installed module does not have any more; the place is noted."""
+    finder, file = placeholder_finder(), os.path.abspath(frame.f_code.co_filename)
+    if finder is None or not any(file.startswith(root) for root in finder.roots):
+        return False
+    finder.former.setdefault(name, (file, frame.f_lineno))
+    return True
 
 
 def _wanted(frame: Any) -> list[str]:
@@ -138,6 +160,12 @@ def replaced() -> dict[str, tuple[str, int]]:
     return {} if finder is None else finder.replaced
 
 
+def former() -> dict[str, tuple[str, int]]:
+    """What installed modules do not have any more and answered all the same: the file and the line by name."""
+    finder = placeholder_finder()
+    return {} if finder is None else finder.former
+
+
 def placeholder_finder() -> PlaceholderFinder | None:
     """The one that is asked where nothing else finds a module."""
     return next((each for each in sys.meta_path if isinstance(each, PlaceholderFinder)), None)
@@ -151,6 +179,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.look_below(roots)
         self.replaced: dict[str, tuple[str, int]] = {}
         """By name of the module: the file and the line that import it first."""
+        self.former: dict[str, tuple[str, int]] = {}
         self._guarded: dict[str, list[tuple[int, int]]] = {}
 
     def look_below(self, roots: list[str]) -> None:
@@ -160,18 +189,21 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         global _active
         _active = True
         sys.meta_path[:] = [*(each for each in sys.meta_path if not isinstance(each, PlaceholderFinder)), self]
-        self._undo = extensions.replaced_by(self._extension)
+        extensions.replaced_by(self._extension)
+        answer_as_before()
         return self
 
-    def _extension(self, name: str, place: tuple[str, int]) -> ModuleType:
-        """What compiling an extension gives while files are imported: nothing is compiled for a graph."""
+    def _extension(self, name: str, place: tuple[str, int]) -> ModuleType | None:
+        """What compiling an extension gives a file of the workspace: nothing is compiled for a graph."""
+        if not any(os.path.abspath(place[0]).startswith(root) for root in self.roots):
+            return None
         self.replaced.setdefault(name, place)
         return PlaceholderModule(name)
 
     def __exit__(self, *_: object) -> None:
         global _active
         _active = False
-        self._undo()
+        answer_as_before()  # also what has been imported since
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         asking = _asking()

@@ -28,5 +28,6 @@ from . import (  # noqa: F401
 for kind in jobs.KINDS:
     jobs.named(kind)
 
-with contextlib.suppress(ImportError):  # trials of arguments seed it
-    importlib.import_module("numpy.random")
+for name in ("numpy.random", "torch.utils.model_zoo", "torch._functorch.config"):
+    with contextlib.suppress(ImportError):  # trials of arguments seed the first and replace the second
+        importlib.import_module(name)

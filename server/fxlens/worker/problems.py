@@ -83,7 +83,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
         if is_notebook(job.path) and isinstance(error, NameError):
-            text += ". Of a notebook only imports, definitions and plain values are run, in the order of the cells"
+            text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
         # A script that ends, finds no data or device, reaches nobody or gets no arguments is not wrong elsewhere.
         elsewhere = isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
         elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
@@ -138,10 +138,11 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             related.append(record.related(text, record.span(file, line)))
     names = [*what.modules, *what.names]
     if names:
-        shown = ", ".join(names[:_MOST_NAMES]) + (
-            f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        )
-        parts.append(f"Placeholders stand for {shown}, which cannot be imported.")
+        parts.append(f"Placeholders stand for {_listed(names)}, which cannot be imported.")
+    if what.former:
+        parts.append(f"Only earlier versions have {_listed([*what.former])}; here that is as it was in these.")
+        own = [line for file, line in what.former.values() if key(file) == key(job.path)]
+        span = span or (record.span(job.path, own[0]) if own else None)
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
     for name, (file, taken) in what.hidden.items():
@@ -157,6 +158,11 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             severity, span = "warning", tracebacks.of_import(tree, job.path, left.line) or span
     text = " ".join(parts[:3])
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
+
+
+def _listed(names: list[str]) -> str:
+    left = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
 
 
 def _folder(job: Job, path: str) -> str:

@@ -8,7 +8,7 @@ import os
 from fxlens.ipc import temporary
 from fxlens.ipc.protocol import Json
 
-from . import isolation, job, warmup
+from . import isolation, job, kept, warmup
 
 
 def run_job(
@@ -36,6 +36,7 @@ def run_job(
         channel.send({"hello": hello})
     if warm:
         warmup.run()
+        kept.get_ready()
     message = channel.receive()
     if message is None:
         temporary.remove(temporary.ours(folder))

@@ -8,6 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from .assume import sandbox
@@ -54,6 +55,8 @@ def _config(value: Any = None, *_: Any, **__: Any) -> Any:
         raise TypeError("a file may be meant")
     if isinstance(value, (list, tuple)):
         return [each if isinstance(each, str) else _config(each) for each in value]
+    if isinstance(value, SimpleNamespace):
+        value = vars(value)
     if not isinstance(value, dict):
         return value
     return AttrDict({key: each if isinstance(each, str) else _config(each) for key, each in value.items()})

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from . import stand_in_helpers, stand_in_layers
+from fxlens.sources.targets import OTHER_FRAMEWORKS
+
+from . import stand_in_helpers, stand_in_layers, stand_in_signals
+from .assume.names import habit
 from .scope import AttrDict
 from .tracebacks import instruction_after
 
@@ -20,10 +23,14 @@ _BASES = (
     "Module", "LightningModule", "PreTrainedModel", "BaseModule", "ModelMixin", "BaseModel", "MessagePassing",
     "Metric",
 )  # fmt: skip
-_OTHERS = (
-    "flax", "haiku", "jax", "keras", "megengine", "mindspore", "mlx", "oneflow", "paddle", "tensorflow", "tinygrad",
-)  # fmt: skip
-"""Frameworks whose modules are no modules of torch."""
+_MAKES = re.compile(r"from_|load_from|build|create")
+_OF_LAYERS = ("weight", "bias", "init_weights", "reset_parameters", "stands_for")
+"""What code looks for in each layer of a model."""
+_COMPUTING = [
+    f"__{name}__"
+    for name in ("index", "int", "float", "len", "iter", "getitem", "add", "radd", "sub", "rsub", "mul", "rmul",
+                 "truediv", "rtruediv", "floordiv", "lt", "gt", "le", "ge")
+]  # fmt: skip
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _SIZES = {
@@ -42,6 +49,14 @@ class BaseNotInstalled(AttributeError):
     """Code uses what a base that could not be imported may have."""
 
 
+def lacking(name: str) -> NotInstalled:
+    """What using this dotted name raises."""
+    package = name.partition(".")[0]
+    if getattr(sys.modules.get(package), "__file__", None):
+        return NotInstalled(f"the installed {package} has no {name}, which is used here")
+    return NotInstalled(f"{package} cannot be imported, and {name} is used here")
+
+
 def base(name: str) -> type | None:
     """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
     last = name.rpartition(".")[2]
@@ -52,7 +67,7 @@ def base(name: str) -> type | None:
 
 def is_of_another_framework(name: str) -> bool:
     """Whether what this dotted name stands for has nothing to do with torch."""
-    return name.partition(".")[0] in _OTHERS
+    return name.partition(".")[0] in OTHER_FRAMEWORKS
 
 
 def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -64,7 +79,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return 1
     if _FIRST.match(last):
         return 0
-    known = stand_in_layers.function(name) or stand_in_helpers.function(name)
+    known = stand_in_layers.function(name) or stand_in_helpers.function(name) or stand_in_signals.function(name)
     if known is not None:
         with contextlib.suppress(TypeError, AttributeError, KeyError):
             return known(*args, **kwargs)
@@ -72,7 +87,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     made = _layer(layer, args, kwargs) if layer else None
     if made is not None:
         return made
-    if last[:1].isupper():
+    if last[:1].isupper() or (_MAKES.match(last) and name.rpartition(".")[0].rpartition(".")[2][:1].isupper()):
         return _unusable(name)
     if not any(map(_computes, [*args, *kwargs.values()])):
         frame = sys._getframe(2)
@@ -81,7 +96,23 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return None
         if following.startswith("FORMAT_"):  # part of a text
             return ""
-    raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+        if _is_constructing(frame):
+            return _unusable(f"{name}()")
+    raise lacking(name)
+
+
+def _is_constructing(frame: Any) -> bool:
+    """Whether this is done for a module's constructor: what it gets may be a part that only a forward needs."""
+    import torch
+
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name == "forward":
+            return False
+        if name == "__init__" and isinstance(frame.f_locals.get("self"), torch.nn.Module):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _computes(value: Any) -> bool:
@@ -184,6 +215,16 @@ def module_base() -> type:
     return Base
 
 
+def _size(value: int, name: str) -> int:
+    """A number that may have been meant as a method."""
+
+    class Size(int):
+        def __call__(self, *_: Any, **__: Any) -> Any:
+            raise lacking(name)
+
+    return Size(value)
+
+
 @functools.cache
 def _unusable_class() -> type:
     from torch import nn
@@ -193,10 +234,26 @@ def _unusable_class() -> type:
             super().__init__()
             self.stands_for = name
 
-        def forward(self, *_: Any, **__: Any) -> Any:
-            name = self.stands_for
-            raise NotInstalled(f"{name.partition('.')[0]} cannot be imported, and {name} is used here")
+        def __getattr__(self, name: str) -> Any:
+            """Sizes, which layers are made of, are what they usually are; all else is as unusable."""
+            if name.startswith("_") or name in _OF_LAYERS:
+                return super().__getattr__(name)
+            usual = habit(name)
+            if usual is not None and usual.kind == "int":
+                return _size(int(usual.values[0]), f"{self.stands_for}.{name}")
+            return Unusable(f"{self.stands_for}.{name}")
 
+        def children(self) -> Any:
+            """Of those that the user's code asks for nothing is known; torch moves and counts what is there."""
+            if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "torch":
+                raise lacking(self.stands_for)
+            return super().children()
+
+        def forward(self, *_: Any, **__: Any) -> Any:
+            raise lacking(self.stands_for)
+
+    for each in _COMPUTING:
+        setattr(Unusable, each, Unusable.forward)
     return Unusable
 
 

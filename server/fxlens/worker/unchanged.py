@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -146,13 +147,12 @@ class _Noted:
 class Earlier(Nothing):
     """What a rehearsal has noted, seen after an edit."""
 
-    def __init__(self, path: str, learnt: Json, now: moves.Moves, words: set[str]) -> None:
-        self._path = path
+    def __init__(self, path: str, learnt: Json, now: moves.Moves, text: str) -> None:
+        self._path, self._text, self._text_before = path, text, learnt["text"]
         self._targets: dict[str, Json] = learnt["targets"]
         self._said: dict[str, Json] = learnt["said"]
         self._ends = [last for _, last, _ in learnt["units"]]
         self._now = now
-        self._words = words
         self.stretches = now.stretches()
         self._again: set[str] = set()
 
@@ -190,9 +190,14 @@ class Earlier(Nothing):
         return (
             self._now.lines.keys() >= set(said["lines"])
             and self._now.respaced.isdisjoint(fixed)
-            and self._words.isdisjoint(said["words"])
+            and (not said["words"] or self._words.isdisjoint(said["words"]))
             and not (said["spells"] and self.stretches)
         )
+
+    @cached_property
+    def _words(self) -> set[str]:
+        """Names that have come or gone."""
+        return {*_WORDS.findall(self._text_before)} ^ {*_WORDS.findall(self._text)}
 
     def _parts(self, name: str, all_names: set[str]) -> set[str]:
         """The models that this one may hold."""
@@ -248,7 +253,7 @@ def earlier(path: str, learnt: Json | None, text: str, tree: ast.Module) -> Earl
     now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, tree)
     if now is None or _quotes(before) != _quotes(text):
         return None
-    return Earlier(path, learnt, now, {*_WORDS.findall(before)} ^ {*_WORDS.findall(text)})
+    return Earlier(path, learnt, now, text)
 
 
 def _quotes(text: str) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions, imports, main_block, obstacles, script_arguments
+from . import definitions, imports, made_folders, main_block, obstacles, script_arguments
 from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
 
@@ -208,7 +208,8 @@ def load(
     replaced = Replaced() if replaced is None else replaced
     packages = 0
     none_required = script_arguments.none_required(path)
-    with PlaceholderFinder(finder.roots) as placeholders, none_required, _keeping_modules():
+    taken_away = made_folders.taken_away(folder or os.path.dirname(path))
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
@@ -236,6 +237,7 @@ def load(
                 return rest
             finally:
                 replaced.modules.update(placeholders.replaced)
+                replaced.former.update(placeholders.former)
     raise AssertionError("the last try returns or raises")
 
 

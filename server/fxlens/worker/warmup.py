@@ -25,6 +25,7 @@ def _trace() -> None:
     from torch import nn
 
     from fxlib.diagnosis.diagnose import diagnose
+    from fxlib.diagnosis.engine import cuts
 
     class Small(nn.Module):
         def __init__(self) -> None:
@@ -44,6 +45,7 @@ def _trace() -> None:
             return self.norm(torch.cat([x, x + 1], 1)).mean(1)
 
     ast.parse("x = 1")
+    cuts.prepare()
     with torch.device("meta"):
         module = Small()
         inputs = (torch.zeros(2, 8, dtype=torch.long), torch.zeros(1, 1, 1, 1))

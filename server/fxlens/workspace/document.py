@@ -124,6 +124,12 @@ class Document:
         self.record, self.record_text, self.record_version = record, text, version
         self.reached = source_nodes.files(record)
 
+    def checks(self, capture: str) -> bool:
+        """Whether fixes for a capture are being checked, or will be: those for captures other than torch.fx once all
+        captures have answered."""
+        tasks = (self.task, self.verifying) if capture == "fx" else (self.task, self.capturing, self.proving)
+        return any(task is not None and not task.done() for task in tasks)
+
     def forget(self) -> None:
         """No view of it shows anything any more."""
         self.record, self.record_text, self.record_version = None, "", None

@@ -257,6 +257,8 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
+        # While the job is at work, this process has nothing else to do.
+        asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = time.monotonic()
         version = document.version
         ahead: asyncio.TimerHandle | None = None
@@ -353,6 +355,8 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
+        # An editor keeps the actions that it has asked for until problems are told.
+        self.show_again(document)
 
     async def _compare(self, document: Document, record: Record, first: asyncio.Task[None] | None) -> None:
         """Shows where models compute something else than their graphs for a reason that no rule knows."""

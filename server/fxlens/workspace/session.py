@@ -326,7 +326,7 @@ class Session:
         left = self._environment.leave_but(folders) if self.trusted else []
         if not first:
             for document in self.documents.values():
-                self._refreshing.end(document)  # a trace would say that its interpreter is not used any more
+                self._refreshing.end(document)  # a trace would say that its interpreter is no longer used
             self.refresh_all()
         for each in left:
             await each.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal, TypedDict
 
@@ -49,8 +50,9 @@ class StatusReport:
         self._busy = 0
 
     def began(self) -> None:
+        """Said once what has begun is on its way."""
         self._busy += 1
-        self.update()
+        asyncio.get_running_loop().call_soon(self.update)
 
     def ended(self) -> None:
         self._busy -= 1

@@ -28,8 +28,10 @@ class ViewFiles:
     def subject(self, uri: str) -> texts.Subject | None:
         """What is shown at an address; None where it is no view."""
         if uri.startswith("file:"):
-            path = uris.to_fs_path(uri)
-            return self._files.get(key(path)) if path and self._files else None
+            with contextlib.suppress(ValueError):  # it is no address
+                path = uris.to_fs_path(uri)
+                return self._files.get(key(path)) if path and self._files else None
+            return None
         return texts.subject_of(uri)
 
     def target(self, subject: texts.Subject) -> Target | None:

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { test } from 'node:test';
 import { PYTHON } from '../lab/vscode.mjs';
-import { drive, plain, step, until } from '../lab/drive.mjs';
+import { drive, ofAnIdleMachine, plain, step, until } from '../lab/drive.mjs';
 
 const BLOCKS = `import torch
 from torch import nn
@@ -138,7 +138,8 @@ test('an environment that is made in the folder', { timeout: 900_000 }, async t 
       execFileSync(PYTHON, ['-m', 'venv', '--without-pip', ws.file('.venv')]);
       const made = Date.now();
       await bench.problem(/FX309/);
-      assert.ok(Date.now() - made < 5000, `${Date.now() - made} ms`);
+      const [took, most] = [Date.now() - made, ofAnIdleMachine(5000)];
+      assert.ok(took < most, `${took} ms, of ${most}`);
       await until('no lens of the trace before', async () => !(await bench.lens(/problem|node|Graph/).count()));
       await bench.goTo(1, 1);
       await bench.offered(/Choose Interpreter/);

@@ -6,12 +6,42 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { PYTHON, REPOSITORY, VSIX, standIn } from '../lab/vscode.mjs';
-import { drive, plain } from '../lab/drive.mjs';
+import { drive, plain, until } from '../lab/drive.mjs';
 
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'fxlens-bare-'));
 const python = path.join(folder, 'bin', 'python');
 const example = name => fs.readFileSync(path.join(REPOSITORY, 'examples', name), 'utf8');
 const files = { 'wrap_me.py': example('broken/wrap_me.py') };
+
+// The interactive window. VS Code has its notebooks; the Jupyter extension puts the cells there, and here a stand-in does.
+const CELLS = ['import torch\nfrom torch import nn', 'class Net(nn.Module):\n    def forward(self, x):\n        return x if x.sum() > 0 else -x', 'Net()(torch.randn(3, 8))'];
+const OPENS_A_WINDOW = `
+  const vscode = require('vscode');
+  vscode.commands.registerCommand('lab.open', async () => {
+    const controller = vscode.notebooks.createNotebookController('lab-python', 'interactive', 'Python');
+    controller.supportedLanguages = ['python'];
+    const { notebookUri } = await vscode.commands.executeCommand('interactive.open', { viewColumn: vscode.ViewColumn.Beside }, undefined, 'fxlens-lab.lab/lab-python', 'Interactive');
+    const cells = ${JSON.stringify(CELLS)}.map(text => new vscode.NotebookCellData(vscode.NotebookCellKind.Code, text, 'python'));
+    const edit = new vscode.WorkspaceEdit();
+    edit.set(notebookUri, [vscode.NotebookEdit.insertCells(0, cells)]);
+    await vscode.workspace.applyEdit(edit);
+  });
+  exports.activate = () => {};`;
+
+/** A file of cells is a Python file, and the cells of the window are those of a notebook. */
+async function interactive(bench) {
+  await bench.openFile('cells.py');
+  await bench.squiggle(8, 'x.sum() > 0');
+  await bench.command('Open the Interactive Window');
+  // The window shows the first line of each cell.
+  await until('the finding in its cell', async () => {
+    const found = (await bench.problems()).map(each => /FX\d+ \[.*\]/.exec(each)?.[0]).filter(Boolean).sort();
+    assert.deepEqual(found, ['FX101 [Ln 3, Col 21]', 'FX101 [Ln 8, Col 21]']);
+    return true;
+  });
+  await bench.screenshot('cells');
+  assert.deepEqual(await bench.errors(), []);
+}
 
 describe('the extension as it is packaged', () => {
   before(() => execFileSync(PYTHON, [path.join(import.meta.dirname, '../lab/bare_venv.py'), folder]));
@@ -36,7 +66,7 @@ describe('the extension as it is packaged', () => {
     }, { vscode, prepare });
   });
 
-  test('the interpreter of the Python extension is taken, which needs torch only, and the one that is chosen there later', { timeout: 900_000 }, async () => {
+  test('the interpreter of the Python extension is taken, which needs torch only, and the one that is chosen there later; so it is for cells of its window', { timeout: 900_000 }, async () => {
     const has = name => {
       try {
         execFileSync(python, ['-c', `import ${name}`], { cwd: os.tmpdir(), stdio: 'ignore' });
@@ -59,9 +89,10 @@ describe('the extension as it is packaged', () => {
         onDidChangeActiveEnvironmentPath: changed.event,
       } });`);
     fs.writeFileSync(other, `#!/bin/sh\ntouch "${other}.ran"\nexec "${python}" "$@"\n`, { mode: 0o755 });
-    const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': python }, extensions: [VSIX, stand.vsix] };
+    const lab = standIn({ name: 'lab', publisher: 'fxlens-lab', commands: [{ command: 'lab.open', title: 'Open the Interactive Window' }] }, OPENS_A_WINDOW);
+    const vscode = { settings: { 'fxlens.python': '', 'fxlens.serverPython': python }, extensions: [VSIX, stand.vsix, lab.vsix] };
     try {
-      await drive('python-extension', files, async bench => {
+      await drive('python-extension', { ...files, 'cells.py': `# %%\n${CELLS.join('\n\n# %%\n')}\n` }, async bench => {
         await bench.openFile('wrap_me.py');
         await bench.squiggle(9, 'logits.max() > 10.0');
         await bench.goTo(9, 14);
@@ -76,9 +107,12 @@ describe('the extension as it is packaged', () => {
         await bench.goTo(9, 200);
         await bench.page.keyboard.type(' # traced with it');
         await bench.squiggle(9, 'logits.max() > 10.0');
+        await bench.clear();
+        await interactive(bench);
       }, { vscode });
     } finally {
       stand.remove();
+      lab.remove();
     }
   });
 });

@@ -1,4 +1,5 @@
 // A headless Chromium that the tests of a process share, and the one way in which anything in it is waited for.
+import os from 'node:os';
 import { chromium } from 'playwright-core';
 import { Kept } from './kept.mjs';
 
@@ -28,6 +29,9 @@ export async function startBrowser({ width = 1400, height = 900, scale = 1 } = {
     throw error;
   }
 }
+
+/** How long here takes what takes so many milliseconds on a machine that does nothing else. */
+export const ofAnIdleMachine = milliseconds => milliseconds * Math.max(1, os.loadavg()[0] / os.cpus().length);
 
 /** VS Code writes no-break spaces where the text has spaces. */
 export const plain = text => text.replace(/\u00a0/g, ' ');

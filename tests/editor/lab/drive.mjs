@@ -1,18 +1,19 @@
 // Drives: what a person does with a folder in VS Code, from begin to end, in steps.
 import fs from 'node:fs';
 import path from 'node:path';
-import { plain, startBrowser, until } from './browser.mjs';
+import { ofAnIdleMachine, plain, startBrowser, until } from './browser.mjs';
 import { Kept } from './kept.mjs';
 import { startVSCode, workspace } from './vscode.mjs';
 import { Workbench } from './workbench.mjs';
 
-export { plain, startBrowser, until };
+export { ofAnIdleMachine, plain, startBrowser, until };
 
 const SETTINGS = '.vscode/settings.json';
 
 /** What is typed is what stands there: help that depends on how fast one types would make the drives depend on it too. */
 const ALWAYS = {
   'editor.autoIndent': 'none', 'editor.quickSuggestions': { other: 'off' }, 'editor.autoClosingBrackets': 'never',
+  'editor.cursorBlinking': 'solid', // each blink would be a picture to draw while a drive waits
   'fxlens.captures': ['fx'], // the drive of captures asks for the others
   // What one drive did must not show in the next.
   'workbench.commandPalette.history': 0, 'workbench.editor.restoreViewState': false,
@@ -37,7 +38,7 @@ async function within({ server, window }, name, act) {
     await act(bench);
   } catch (error) {
     console.error(server.serverLog().slice(said));
-    await bench.screenshot('failure').catch(() => {});
+    await bench.screenshot('failure', true).catch(() => {});
     throw error;
   }
 }

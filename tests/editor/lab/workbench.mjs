@@ -6,6 +6,8 @@ import { plain, until } from './browser.mjs';
 import { REPOSITORY, folderUrl } from './vscode.mjs';
 
 const SHOTS = path.join(REPOSITORY, '.artifacts', 'editor');
+/** Whether each step leaves a picture there. To draw and compress one takes a third of a second of the processor, and there are a hundred. */
+const EVERY = process.env.FXLENS_PICTURES === '1';
 /** How long what a click or a key should bring is waited for before it is made again. */
 const ANSWER = 10_000;
 
@@ -27,7 +29,9 @@ export class Workbench {
     this.shots = 0;
   }
 
-  async screenshot(label) {
+  /** A picture for who looks into a drive; what failed leaves one always. */
+  async screenshot(label, always = EVERY) {
+    if (!always) return;
     fs.mkdirSync(SHOTS, { recursive: true });
     const number = String(++this.shots).padStart(2, '0');
     await this.page.screenshot({ path: path.join(SHOTS, `${this.name}-${number}-${label.replace(/\W+/g, '-')}.png`) });

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 COLLECTION = Path(__file__).parent / "collection"
-GROUPS = ("control", "numbers", "effects", "python", "operators", "threads", "reports")
+GROUPS = ("control", "numbers", "effects", "python", "operators", "threads", "reports", "architectures")
 _FILE = Path(__file__).with_suffix(".json")
 _RECORD = "FXLENS_RECORD" in os.environ
 

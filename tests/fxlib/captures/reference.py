@@ -7,6 +7,7 @@ log of ``TORCH_LOGS=graph_breaks`` and ``torch._dynamo.explain``. One line of JS
 columns of the user's files: those at a path, or under it.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -67,17 +68,18 @@ def broken_lines(text, path):
     return lines
 
 
-def judged(make, path, log):
-    """Everything about one model. What torch writes to stderr has to go to the file ``log``."""
+def judged(make, path, log, strict=True):
+    """Everything about one model; without ``strict``, not what takes longest. What torch writes to stderr has to go to
+    the file ``log``."""
     found = {}
     torch._logging.set_logs(graph_breaks=True)
     model, inputs = make()
     model(*inputs)
     torch.compiler.reset()
-    for name, strict in (("export", False), ("strict", True)):
-        error = exported(make, strict)
+    for name in ("export", "strict") if strict else ("export",):
+        error = exported(make, name == "strict")
         found[name] = None if error is None else type(error).__name__
-        if error is not None and not strict:
+        if error is not None and name == "export":
             found["export_line"] = last_line(error, path)
         torch.compiler.reset()
     model, inputs = make()
@@ -104,11 +106,11 @@ def judged(make, path, log):
     found["graphs"] = len(graphs)
     found["operators"] = sum(node.op.startswith("call_") for graph in graphs for node in graph.graph.nodes)
     torch.compiler.reset()
-    model, inputs = make()
-    try:
-        reasons = torch._dynamo.explain(model)(*inputs).break_reasons
-    except Exception:
-        reasons = []
+    reasons = []
+    if found["breaks"]:
+        model, inputs = make()
+        with contextlib.suppress(Exception):
+            reasons = torch._dynamo.explain(model)(*inputs).break_reasons
     found["ranges"] = [place for reason in reasons if (place := ranges(reason.user_stack, path))]
     return found
 

@@ -7,13 +7,19 @@ import torch
 
 from fxlib.captures import judge
 from fxlib.ir.span import source_text
+from tests.fxlib.captures.agreement import answer, differences
 from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
+
+# Of the architectures, those that were judged wrongly once; `benchmarks/parity.py file` compares all.
+ONCE_WRONG = ("ExpertsHit", "CacheByTensor", "NoNan", "ByNumber", "NumpyOfSizes")
 
 
 def cases():
     for group in GROUPS:
         module = importlib.import_module(f"tests.fxlib.captures.collection.{group}")
         for name, case in vars(module).items():
+            if group == "architectures" and name not in ONCE_WRONG:
+                continue
             if isinstance(case, type) and hasattr(case, "inputs"):
                 yield pytest.param(group, case, id=f"{group}-{name}")
 
@@ -23,31 +29,10 @@ def cases():
 def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
-    judgement = judge(case(), case.inputs(), captures=("export", "compile", "strict"))
-    export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
-    assert (export.outcome == "fails") == (real["export"] is not None)
-    assert (compiled.outcome == "fails") == (real["compile"] is not None)
-    assert (judgement.verdicts["strict"].outcome == "fails") == (real["strict"] is not None)
-    assert compiled.fullgraph == (real["fullgraph"] is None)
-    assert len(compiled.parts) == real["graphs"]
-    assert sum(part.operators for part in compiled.parts) == real["operators"]
-
-    # FX614 and FX698 are errors, FX62x are about later calls, FX55x about exports that succeed.
-    shown = [each for each in compiled.findings if not each.data.get("hidden")]
-    found = {each.span for each in shown if not each.code.startswith(("FX614", "FX62", "FX698"))}
-    assert {span.line for span in found} == set(real["breaks"])
-    assert compiled.breaks == 0 if not real["breaks"] else compiled.breaks >= len(found)
-    # Dynamo knows the line and both columns; the exact expression starts and ends there.
-    places = {(f.span.line, f.span.column, f.span.end_column) for f in compiled.findings if f.span}
-    known = [*real["ranges"], *([real["fullgraph_place"]] if real.get("fullgraph_place") else [])]
-    for line, column, end_column in known:
-        assert (line, column, end_column) in places or _starts_statement(case, line, column)
-
-    failures = [each for each in export.findings if not each.code.startswith("FX55")]
-    assert bool(failures) == (real["export"] is not None)
-    if failures and real["export_line"] is not None:
-        first = failures[0].span
-        assert first.line <= real["export_line"] <= first.end_line
+    # A third of the time, and the same answer for most models: asked where the answer differs, and of one group.
+    strict = group == "control" or (real["strict"] is None) != (real["export"] is None)
+    judgement = judge(case(), case.inputs(), captures=("export", "compile", *(["strict"] if strict else [])))
+    assert differences(real, answer(judgement)) == []
 
 
 def test_recorded_answers_are_those_of_torch():
@@ -103,7 +88,18 @@ def test_later_calls_are_told_without_names_of_dynamos():
     assert "___stack" not in " ".join(each.message for each in judgement.findings)
 
 
-def _starts_statement(case, line, column):
-    """Dynamo gives a whole statement where it cannot enter a block; the finding is at its head."""
-    text = (COLLECTION / f"{case.__module__.rpartition('.')[2]}.py").read_text().splitlines()[line - 1]
-    return text[column:].startswith(("if ", "with ", "class ", "def "))
+def test_what_stops_fullgraph_alone_is_found_where_it_is():
+    architectures = importlib.import_module("tests.fxlib.captures.collection.architectures")
+    found = judge(architectures.ByNumber(), architectures.ByNumber.inputs(), captures=["compile"]).findings
+    assert [(each.code, source_text(each.span)) for each in found] == [
+        ("FX614", "str(task.item())"),
+        ("FX602", "task.item()"),
+    ]
+
+
+@pytest.mark.parametrize(("name", "codes"), [("CounterUsed", ["FX551"]), ("Training", [])])
+def test_state_that_an_export_drops_is_found_without_data(name, codes):
+    case = getattr(importlib.import_module("tests.fxlib.captures.collection.effects"), name)
+    inputs = tuple(each.to("meta") for each in case.inputs())
+    export = judge(case().to("meta"), inputs, captures=["export"]).verdicts["export"]
+    assert [each.code for each in export.findings] == codes

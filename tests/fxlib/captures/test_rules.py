@@ -6,6 +6,7 @@ import pytest
 from fxlib.captures import judge
 from fxlib.diagnosis import RULES
 from tests.fxlib.diagnosis.snippets import load
+from tests.fxlib.diagnosis.words import assert_plain
 
 CAPTURES = {"FX5": "export", "FX6": "compile", "FX7": "export"}
 WITH_EXAMPLES = [rule for rule in RULES.values() if rule.bad and rule.code > "FX5"]
@@ -28,6 +29,7 @@ def test_bad_example(rule, tmp_path):
     assert found[0].severity == rule.severity or rule.code not in [each.code for each in found]
     said = " ".join(related.message for finding in found for related in finding.related)
     assert not rule.torch_text or rule.torch_text in said
+    assert_plain(judgement.findings)
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.code)

@@ -9,16 +9,18 @@ import torch
 
 from fxlib.captures import judge
 from tests.fxlib.captures.recorded import model_of_a_library
-from tests.fxlib.zoo.models import torchvision_models, transformers_models
+from tests.fxlib.zoo.models import WHOLE, torchvision_models, transformers_models
 
-IMAGES = ("alexnet", "googlenet", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_y_400mf", "resnet18",
-          "shufflenet_v2_x0_5", "squeezenet1_1", "vgg11")  # fmt: skip
+TORCHVISION = ("mobilenet_v3_small", "resnet18", "shufflenet_v2_x0_5")
+TRANSFORMERS = ("bert", "bloom", "gpt2", "llama", "mobilebert", "poolformer", "wav2vec2")
+if WHOLE:
+    TORCHVISION += ("alexnet", "googlenet", "mnasnet0_5", "mobilenet_v2", "regnet_y_400mf", "squeezenet1_1", "vgg11")
+    TRANSFORMERS += ("albert", "deit", "distilbert", "electra", "gpt_neo", "megatron_bert", "mobilenet_v2", "mpnet",
+                     "regnet", "resnet", "roberta", "segformer", "vit", "xglm")  # fmt: skip
 VISION = ("vit", "segformer", "resnet", "regnet", "mobilenet_v2", "poolformer", "deit")
-# With results as tuples, which torch.fx needs, these do not run in eager; swin wants windows of 7.
-LEFT_OUT = ("opt", "t5", "swin", "convnext", "dinov2")
 ENTRIES = [
-    *(each for each in torchvision_models() if each.name in IMAGES),
-    *(each for each in transformers_models() if each.name not in LEFT_OUT),
+    *(each for each in torchvision_models() if each.name in TORCHVISION),
+    *(each for each in transformers_models() if each.name in TRANSFORMERS),
 ]
 
 

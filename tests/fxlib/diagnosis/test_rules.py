@@ -7,6 +7,7 @@ import pytest
 from fxlib.diagnosis import RULES
 
 from .snippets import diagnose, load, torch_error
+from .words import assert_plain
 
 # A branch that was taken wrongly shows the next problem too.
 COMPANIONS = {"FX195": {"FX202"}, "FX203": {"FX217"}}
@@ -27,6 +28,8 @@ def test_bad_example(rule, tmp_path):
     }
     assert found[0].severity == rule.severity
     assert report.graph is not None
+    assert (report.graph_module is None) == any(finding.loud for finding in report.findings)
+    assert_plain(report.findings)
 
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.code)

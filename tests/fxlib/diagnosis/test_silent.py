@@ -105,6 +105,10 @@ BY_OTHER_WAYS = [
     "seen = self.meter.seen; seen.add_(1)",
     "self.norm.running_mean = self.norm.running_mean + 1",
     "self.norm.running_mean.data.add_(1)",
+    # By torch's own functions: no text names the buffer.
+    "self.norm.load_state_dict({**self.norm.state_dict(), 'running_mean': torch.ones(3)})",
+    "[each.add_(1) for each in self.meter.buffers()][:0]",
+    "self.meter.state_dict()['seen'].zero_()",
 ]
 
 

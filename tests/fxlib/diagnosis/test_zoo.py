@@ -15,17 +15,22 @@ from tests.fxlib.zoo import models
 
 ROOT = pathlib.Path(__file__).parents[3]
 TORCHVISION = {
-    "alexnet", "convnext_tiny", "deeplabv3_resnet50", "densenet121", "efficientnet_b0", "fcn_resnet50", "googlenet",
-    "inception_v3", "lraspp_mobilenet_v3_large", "maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small",
-    "r3d_18", "raft_small", "regnet_y_400mf", "resnet18", "resnet50", "resnext50_32x4d",
-    "retinanet_resnet50_fpn", "shufflenet_v2_x0_5", "squeezenet1_0", "swin_t", "swin_v2_t", "vgg11_bn",
-    "vit_b_16",
+    "convnext_tiny", "googlenet", "inception_v3", "lraspp_mobilenet_v3_large", "maxvit_t", "r3d_18", "raft_small",
+    "regnet_y_400mf", "resnet18", "retinanet_resnet50_fpn", "shufflenet_v2_x0_5", "swin_t", "vit_b_16",
 }  # fmt: skip
 TIMM = {
-    "beit_base_patch16_224", "convmixer_768_32", "crossvit_9_240", "deit_tiny_patch16_224", "efficientnet_b0",
-    "levit_128s", "mixer_s32_224", "mobilevit_s", "mvitv2_tiny", "resmlp_12_224", "resnet18", "tiny_vit_5m_224",
-    "vit_tiny_patch16_224", "xcit_nano_12_p16_224",
+    "beit_base_patch16_224", "crossvit_9_240", "efficientnet_b0", "levit_128s", "mvitv2_tiny", "tiny_vit_5m_224",
+    "xcit_nano_12_p16_224",
 }  # fmt: skip
+if models.WHOLE:
+    TORCHVISION |= {
+        "alexnet", "deeplabv3_resnet50", "densenet121", "efficientnet_b0", "fcn_resnet50", "mnasnet0_5", "mobilenet_v2",
+        "mobilenet_v3_small", "resnet50", "resnext50_32x4d", "squeezenet1_0", "swin_v2_t", "vgg11_bn",
+    }  # fmt: skip
+    TIMM |= {
+        "convmixer_768_32", "deit_tiny_patch16_224", "mixer_s32_224", "mobilevit_s", "resmlp_12_224", "resnet18",
+        "vit_tiny_patch16_224",
+    }  # fmt: skip
 
 
 def _entries():

@@ -24,6 +24,13 @@ CONTROL = {
         ["y = torch.where(x.sum() != 0, y + 1, y)"],
         0,
     ),
+    "where-names-beyond-ascii": (  # whose first letter of several bytes follows the word
+        "if-to-where",
+        net("変 = x * 2\nif «変.sum() > 0»:\n    変 = 変 + 1\nelif 変.mean() > 3:\n    変 = 変 - 1\nreturn 変\n"),
+        X,
+        ["変 = torch.where(変.sum() > 0, 変 + 1, torch.where(変.mean() > 3, 変 - 1, 変))\n"],
+        0,
+    ),
     "where-comments": (
         "if-to-where",
         net(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fxlib.diagnosis import fixes
 from fxlib.diagnosis.fixes import Edit, Source, apply_edits
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.recipes.settings import leaf_edit
 
-from .marked import applied, fixes_of
+from .marked import Marked, applied, fixes_of, net, unmark
 
 BODY = "def f(x):\n    if «x.sum() > 0»:\n        return x\n    return -x\n\n\nclass N(nn.Module):\n"
 BODY += "    def forward(self, x):\n"
@@ -174,3 +176,22 @@ def test_a_lifted_function_has_two_blank_lines_around_it(gap):
     for start in ("def _helper", "torch.fx.wrap", "def forward"):
         at = next(i for i, line in enumerate(lines) if line.startswith(start))
         assert lines[at - 2 : at] == ["", ""] and lines[at - 3].strip(), start
+
+
+def test_a_recipe_that_fails_costs_its_own_fixes_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    text, (place,) = unmark(net("return x * «len(x)»\n"), "net.py")
+    finding = Marked(place, code="FX120")
+    every = fixes.propose(finding, {"net.py": text}.get)
+    failing = every[0].id
+
+    def fail(site: object) -> None:
+        raise ValueError("in the midst of it")
+
+    monkeypatch.setitem(fixes.RECIPES, failing, replace(fixes.RECIPES[failing], draft=fail))
+    with pytest.raises(ValueError):
+        fixes.propose(finding, {"net.py": text}.get)
+    monkeypatch.setattr(fixes, "_STRICT", False)
+    left = fixes.propose(finding, {"net.py": text}.get)
+    assert left == [each for each in every if each.id != failing] and failing in caplog.text

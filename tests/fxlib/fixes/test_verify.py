@@ -16,6 +16,7 @@ import fxlib.diagnosis.fixes.verify
 from fxlib.captures.proof import CaptureChecker
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
+from fxlib.diagnosis.fixes.example import Example
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker, verify
@@ -324,6 +325,24 @@ def test_a_text_is_read_as_it_is_after_a_fix_that_another_checker_has_tried(tmp_
     assert not first.verify(Fix("none", "None", "rewrite", (edit,)), finding).gone
     second = Checker(first.path, "Net()", INPUTS)
     assert [(each.code, each.span) for each in second.before.report.findings] == [(finding.code, finding.span)]
+
+
+def test_what_changes_only_the_trace_runs_eager_no_second_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs: list[int] = []
+    once = Example.runs
+    monkeypatch.setattr(Example, "runs", lambda self, *given: runs.append(1) or once(self, *given))
+    outer = (
+        "\n\nclass Outer(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net = Net()\n"
+    )
+    outer += "\n    def forward(self, x):\n        return self.net(x)\n"
+    sized = net("if x.shape[0] > 2:\n    x = x * 2\nreturn x\n")
+    for text, name, number in ((HELPER, "wrap", 1), (HELPER, "if-to-where", 2), (sized, "leaf-module", 1)):
+        checker = checker_for(tmp_path, text + outer, construct="Outer()")
+        (finding,) = checker.before.report.findings
+        proposed = next(each for each in propose(finding) if each.id == name)
+        runs[:] = [1]
+        fix = proposed.settled(checker.verify(proposed, finding))
+        assert fix is not None and fix.preferred and len(runs) == number
 
 
 def test_once_one_is_proven_the_others_can_be_left_unchecked(tmp_path: Path):

@@ -385,6 +385,8 @@ WRITES = {
     "foreach": lambda layer, norm: torch._foreach_add_([layer.weight.data], 0.1),
     "mean": lambda layer, norm: norm.running_mean.add_(1.0),
     "gamma": lambda layer, norm: norm.weight.data.mul_(1.1),
+    "init": lambda layer, norm: nn.init.constant_(layer.weight, 0.2),
+    "setitem": lambda layer, norm: layer.bias.data.__setitem__(0, 0.5),
 }
 EXACT = {torch.float64: {"rtol": 1e-9, "atol": 1e-9}, torch.float32: {"rtol": 1e-3, "atol": 1e-3}}
 ATTACHED = {

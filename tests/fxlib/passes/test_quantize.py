@@ -255,6 +255,24 @@ def test_training_mode_is_refused():
         quantize_static(fxlib.symbolic_trace(Chain().train()), [torch.randn(1, 3, 16, 16)])
 
 
+def test_nothing_is_computed_as_by_the_model_itself():
+    """Of an empty batch, by int8 layers of each kind; data without a value calibrates nothing."""
+    layers = [
+        nn.Conv2d(3, 8, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 1, groups=2),
+        nn.Flatten(),
+        nn.Linear(72, 4),
+    ]
+    model, x = nn.Sequential(*layers).eval(), torch.randn(2, 3, 8, 8)
+    for eight in (quantize_static(fxlib.symbolic_trace(model), [x]), quantize_dynamic(fxlib.symbolic_trace(model))):
+        with torch.no_grad():
+            assert torch.equal(eight(x[:0]), model(x[:0])) and eight(x).shape == (2, 4)
+    with pytest.raises(ValueError, match="data without a value"):
+        quantize_static(fxlib.symbolic_trace(model), [x[:0]])
+
+
 def test_resnet18_end_to_end():
     import torchvision
 

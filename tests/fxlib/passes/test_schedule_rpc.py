@@ -152,6 +152,10 @@ class Embedding(torch.nn.Module):
     def look(self, index):
         return self.table(index)
 
+    @rpc.functions.async_execution
+    def later(self, index, scale=1.0):
+        return rpc.rpc_async("server", torch.mul, args=(self.table(index), scale))
+
 
 def on(method, held, *args):
     """Calls a method of what this process holds."""
@@ -159,7 +163,8 @@ def on(method, held, *args):
 
 
 class Remote(torch.nn.Module):
-    """A table that another process holds, a call on constants only, and calls in a loop, in a submodule."""
+    """A table that another process holds, a call on constants only, calls in a loop, in a submodule, and through the
+    reference itself."""
 
     def __init__(self):
         super().__init__()
@@ -171,7 +176,9 @@ class Remote(torch.nn.Module):
         for _ in range(2):
             found = rpc.rpc_sync(self.held.owner(), on, args=(Embedding.look, self.held, index))
             x = self.inner(x).relu() + found
-        return x
+        x = x + self.held.rpc_sync().look(index) + self.held.rpc_sync(timeout=60).later(index, scale=3.0)
+        later, there = self.held.rpc_async().later(index), self.held.remote().look(index)
+        return x + later.wait() + there.to_here() + self.held.rpc_sync().look(torch.tensor([1]))
 
 
 def _process(rank, meeting):
@@ -181,7 +188,7 @@ def _process(rank, meeting):
         if rank == 0:
             model, given = Remote().eval(), (torch.randn(3, 4), torch.tensor([1, 0, 3]))
             scheduled = schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
-            assert scheduled.meta["schedule_rpc"] == 2
+            assert scheduled.meta["schedule_rpc"] == 5
             for again in (given, (given[0] + 1, given[1].flip(0))):
                 torch.testing.assert_close(scheduled(*again), model(*again))
     finally:

@@ -92,6 +92,30 @@ def test_what_is_no_tensor_crosses_no_cut():
         run_stages(stages, x, None, True)
 
 
+class Parts(nn.Module):
+    """Uses the parts of its inputs, which are no tensors by themselves, from the first layer to the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x, pair, named):
+        for layer in self.layers:
+            x = layer(x * pair[1] + named["shift"][0]) + pair[0]
+        return x
+
+
+def test_parts_of_inputs_cross_like_other_tensors():
+    model, tensor = Parts().eval(), lambda: torch.randn(2, 8)
+    pair, named = (tensor(), 3), {"shift": [tensor()]}
+    stages = split_into_stages(fxlib.symbolic_trace(model), 4, tensor(), pair, named)
+    assert [sum(p.numel() for p in stage.parameters()) for stage in stages] == [8 * 8 + 8] * 4
+    for given in ((tensor(), pair, named), (tensor(), (tensor(), 3), {"shift": [tensor()]})):
+        assert torch.equal(run_stages(stages, *given), model(*given))
+    with pytest.raises(AssertionError, match=r"made for pair\[1\]=3"):
+        run_stages(stages, tensor(), (tensor(), 4), named)
+
+
 CALLS = {str(call): call for family in (timm_calls, transformers_calls) for call in family()}
 MODELS = ["timm:mobilenetv2_050", "timm:deit_tiny_patch16_224", "timm:levit_128s", "transformers:bert"]
 

@@ -5,8 +5,10 @@ Each is a name and a function that builds it, on the meta device, without weight
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+#: Tests take one model of each kind of architecture, and with ``FXLENS_ZOO=all`` all that they list.
+WHOLE = os.environ.get("FXLENS_ZOO") == "all"
 
 
 @dataclass(frozen=True)
@@ -173,8 +178,9 @@ def transformers_parts() -> Iterator[Entry]:
         for path, module in model.named_modules():
             if path and type(module) not in seen and type(module).__module__.startswith("transformers."):
                 seen.add(type(module))
-                yield Entry(entry.family, f"{entry.name}.{path}", functools.partial(_part, entry.build, path))
+                yield Entry(entry.family, f"{entry.name}.{path}", functools.partial(_part, model, path))
 
 
-def _part(build: Callable[[], torch.nn.Module], path: str) -> torch.nn.Module:
-    return build().get_submodule(path)
+def _part(model: torch.nn.Module, path: str) -> torch.nn.Module:
+    """As untouched as the model is, of which nothing else is used."""
+    return copy.deepcopy(model.get_submodule(path))

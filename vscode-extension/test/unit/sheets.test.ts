@@ -51,7 +51,7 @@ describe('sheets', () => {
     expect(lowerSheet(lowered).actions).toEqual([]);
     expect(facts['difference from eager']).toBe('');
     expect(facts['dimensions that may change']).toBe('x: 0, 2');
-    expect(facts['captured by']).toBe('torch.export, since torch.fx cannot trace it: an if');
+    expect(facts['captured by']).toBe('torch.export, not by torch.fx: an if');
     const [parts, layers] = sheet.tables;
     expect(parts.columns.map(each => each.label)).not.toContain('build');
     expect(parts.rows.map(row => row.cells[4])).toEqual(['75.0 %', '25.0 %']);

@@ -317,4 +317,4 @@ def local_value(site: Site) -> Draft | None:
     if not read or first is not target or name in taken or any(each not in here for each in read):
         return None
     edits = [site.source.replace(each, name) for each in here]
-    return Draft(f"Use a local variable: {name}", edits, f"{me}.{target.attr} is not there after a call any more")
+    return Draft(f"Use a local variable: {name}", edits, f"{me}.{target.attr} no longer exists after a call")

@@ -14,7 +14,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["SETTINGS"]
 
-_WAY_AROUND = "a way around: it runs in Python, between two graphs"
+_WAY_AROUND = "a workaround: it runs in Python, between two graphs"
 _CONFIG = "torch._dynamo.config"
 SETTINGS = {
     "FX602": "capture_scalar_outputs",
@@ -188,7 +188,7 @@ def exclude_from_compile(site: Site) -> Draft | None:
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Call) and not _names_class(node.func):
             disable, edits = site.need("torch.compiler.disable")
             text = f"{disable}({site.text(node.func)})"
-            return Draft(f"Way around: {text}", [*edits, site.source.replace(node.func, text)], _WAY_AROUND)
+            return Draft(f"Workaround: {text}", [*edits, site.source.replace(node.func, text)], _WAY_AROUND)
     return None
 
 

@@ -100,6 +100,6 @@ def unchecked_distribution(site: Site) -> Draft | None:
             continue
         inner = site.text(call).rstrip()
         text = f"{inner[:-1].rstrip().rstrip(',')}, validate_args=False)"
-        note = "arguments that do not fit raise no ValueError any more"
+        note = "invalid arguments no longer raise ValueError"
         return Draft("Leave out the checks: validate_args=False", [site.source.replace(call, text)], note)
     return None

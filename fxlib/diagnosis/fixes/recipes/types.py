@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 __all__ = ["block_for"]
 
 _TITLE = "Leave out the type test: {} is a tensor"
-_NOTE = "what happens to values that are no tensors is left out"
+_NOTE = "the branch for values that are not tensors is removed"
 
 
 @recipe("drop-type-test")

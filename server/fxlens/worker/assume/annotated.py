@@ -45,6 +45,13 @@ def members(note: Any) -> list[Any]:
     return [note]
 
 
+_CONFIGURATIONS = (
+    "Namespace", "DictConfig", "AttrDict", "EasyDict", "CfgNode", "SimpleNamespace", "ConfigDict", "ListConfig",
+)  # fmt: skip
+_OF_TENSORS = ("jaxtyping", "torchtyping")
+"""Packages whose annotations say which sizes a tensor has."""
+
+
 def kind(note: Any) -> str:
     """int, float, bool, str, list, tuple, mapping, callable, class, module, tensor, config, path, device, dtype,
     choice, space, call, none, any; empty for what says nothing."""
@@ -62,6 +69,10 @@ def kind(note: Any) -> str:
         return "choice"
     if origin in (type, collections.abc.Callable):
         return "class" if origin is type else "callable"
+    missing = vars(note).get("stands_for") if isinstance(note, type) else None
+    if missing is not None:  # a placeholder, which has every attribute
+        package, _, name = missing.rpartition(".")
+        return "tensor" if package in _OF_TENSORS else _of_text(name)
     if hasattr(note, "dim_str") and hasattr(note, "dtypes"):
         return "tensor"
     if origin is tuple or note is tuple:
@@ -94,16 +105,7 @@ def kind(note: Any) -> str:
         return "path"
     if note is type:
         return "class"
-    if note.__name__ in (
-        "Namespace",
-        "DictConfig",
-        "AttrDict",
-        "EasyDict",
-        "CfgNode",
-        "SimpleNamespace",
-        "ConfigDict",
-        "ListConfig",
-    ):
+    if note.__name__ in _CONFIGURATIONS:
         return "list" if note.__name__ == "ListConfig" else "config"
     if issubclass(note, collections.abc.Callable):  # type: ignore[arg-type]
         return "callable"
@@ -209,6 +211,4 @@ def _of_text(note: str) -> str:
         "Module": "module",
         "list": "list",
         "tuple": "tuple",
-        "Namespace": "config",
-        "DictConfig": "config",
-    }.get(name, "")
+    }.get(name, "config" if name in _CONFIGURATIONS else "")

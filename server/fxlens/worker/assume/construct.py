@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from .. import alone, tokenizers
+from .. import alone, fallbacks, tokenizers
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -112,6 +112,9 @@ class Construction:
             again = self._once(code, seconds, meta=True, counting=True)
             if again.ok or again.progress > outcome.progress:
                 outcome = again
+        if not outcome.ok and "copy out of meta" in _told(outcome.error):
+            again = self._once(code, seconds, meta=True, around=alone.alone())
+            outcome = again if again.ok else outcome
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
             if again.ok or again.progress >= outcome.progress:
@@ -120,10 +123,17 @@ class Construction:
             again = self._once(code, seconds, meta=True, around=sandbox.without_loading(loader))
             return again if again.ok else outcome
         if not outcome.ok and alone.is_about(outcome.error):
-            return self._once(code, seconds, meta=True, around=alone.alone())
+            lacking = outcome.error
+            outcome = self._once(code, seconds, meta=True, around=alone.alone(lacking))
+            if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
+                outcome = self._once(code, seconds, meta=False, around=alone.alone(lacking))
+            return outcome
         if (tokenizer := tokenizers.behind(outcome.error)) is not None:
             again = self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
             return again if again.ok else outcome
+        if (absent := fallbacks.behind(outcome.error)) is not None:
+            again = self._once(code, seconds, meta=True, around=fallbacks.standing_in(absent))
+            return again if again.ok or again.progress > outcome.progress else outcome
         return outcome
 
     def _once(

@@ -80,7 +80,8 @@ def _by_use(view: View, vote) -> None:  # type: ignore[no-untyped-def]
                 vote("str" if isinstance(detail[0], str) else "int", 6.0, "use")
             elif kind == "isinstance":
                 kind = _OF_TYPE.get(detail, "")
-                vote(kind or annotated.kind(detail), 1.0 if kind else 4.0, "use")
+                # A helper that takes anything asks this of all that it is given.
+                vote(kind or annotated.kind(detail), 1.0 if kind else 4.0 if near == 1.0 else 1.4, "use")
             elif kind == "attribute":
                 if detail in MODULE_ATTRIBUTES and (place.uses.keys() & {("call", None)} or view.has("call", "module")):
                     vote("module", 2.0, "use")

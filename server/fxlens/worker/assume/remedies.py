@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from . import blame, on_disk
@@ -34,7 +35,7 @@ _WANTED: list[tuple[str, tuple[str, ...]]] = [
     (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string "
     r"indices must", ("mapping", "dict", "config")),
     (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected "
-    r"str|must be str", ("str", "choice")),
+    r"str|must be str|name must be string", ("str", "choice")),
     (r"cannot be interpreted as an integer|must be integers|must be (an )?int|integer is required|must be real number|"
      r"unsupported operand|not supported between|must be Number|found at position|can't multiply sequence|"
      r"must be tuple of ints|received an invalid combination|bad operand|should be a number|expected a number|"
@@ -159,7 +160,7 @@ class Remedies:
             name = match[1] if match else None
         elif isinstance(failed.error, KeyError) and failed.error.args and isinstance(failed.error.args[0], str):
             name = failed.error.args[0]
-        if name is None or not failed.path:
+        if name is None or not failed.path or isinstance(getattr(failed.error, "obj", None), ModuleType):
             return
         wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
         for slot in self._containers(blamed, state, name):
@@ -186,6 +187,11 @@ class Remedies:
         ``kwargs["width"]``, is not there."""
         match = re.search(r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.*)", failed.message)
         names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
+        statement = blame.statement_of(failed.path[-1]) if failed.path else None
+        if isinstance(statement, ast.Assert):  # `assert "width" in kwargs`
+            tests = [each for each in ast.walk(statement.test) if isinstance(each, ast.Compare)]
+            tests = [each for each in tests if isinstance(each.ops[0], ast.In)]
+            names += [each.left.value for each in tests if isinstance(each.left, ast.Constant)]
         if isinstance(failed.error, TypeError) and match is not None:
             names = re.findall(r"'(\w+)'", match[2])
             for slot in walk(self.slots, state):
@@ -206,6 +212,12 @@ class Remedies:
 
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
+        if isinstance(failed.error, AttributeError):
+            yield from self._named(failed.error, blamed, state)
+        number = re.search(r"invalid literal for int|could not convert string to float", failed.message)
+        for slot, _ in blamed[:3] if number else ():
+            if chosen(slot, state).text[:1] == "'":  # `[int(each) for each in layers.split("-")]`
+                yield self._together(slot, slot.add(Option("str", "error", "'16'")), state)
         if not failed.path or not (
             isinstance(failed.error, KeyError) or "is not in list" in failed.message or "not in tuple" in failed.message
         ):
@@ -224,6 +236,21 @@ class Remedies:
                     yield self._together(
                         slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state
                     )
+
+    def _named(self, error: AttributeError, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
+        """A text that names a class of a module, ``getattr(decoders, kind)``, or a part of a method's name,
+        ``getattr(self, f"{kind}_loss")``: one that is there."""
+        owner, wanted = error.obj, str(error.name)
+        for slot, _ in blamed[:3]:
+            text = chosen(slot, state).text
+            part = text[1:-1] if text[:1] == "'" and text[-1:] == "'" else ""
+            before, found, after = wanted.partition(part) if part else ("", "", "")
+            if not found or (isinstance(owner, ModuleType) is bool(before or after)):
+                continue
+            for name in _names_in(owner):
+                middle = name[len(before) : len(name) - len(after)]
+                if name == f"{before}{middle}{after}" and middle and middle != part:
+                    yield self._together(slot, slot.add(Option("str", "error", repr(middle))), state)
 
     def _together(self, slot: Slot, option: Option, state: State) -> Move:
         """The same option for all items of the list that the slot is in, or that what it is a part of is in."""
@@ -370,6 +397,19 @@ class Remedies:
             for slot, option in zip(slots, row, strict=True):
                 if option is not None:
                     yield {slot: option}
+
+
+def _names_in(owner: Any) -> list[str]:
+    """The classes of modules that a module has; the methods of an object's own class."""
+    import torch
+
+    if isinstance(owner, ModuleType):
+        return [
+            name
+            for name, each in vars(owner).items()
+            if isinstance(each, type) and issubclass(each, torch.nn.Module) and not each.__module__.startswith("torch.")
+        ][:6]
+    return [name for name, each in vars(type(owner)).items() if callable(each) and name[:1] != "_"]
 
 
 def _read_of(slot: Slot, name: str) -> View:

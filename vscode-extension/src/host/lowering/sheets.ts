@@ -17,7 +17,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
     ['engine', [engine, version].filter(Boolean).join(' ')],
     ['precision', report.precision],
     ['in the engine', `${inside} of ${total} nodes, ${count(report.parts.filter(part => part.engine).length, 'part')}${share(report.layers, layer => layer.engine, ' of the operations')}`],
-    ['captured by', report.not_traced ? `${report.captured_by}, since torch.fx cannot trace it: ${report.not_traced}` : ''],
+    ['captured by', report.not_traced ? `${report.captured_by}, not by torch.fx: ${report.not_traced}` : ''],
     ['dimensions that may change', Object.entries(report.dynamic).map(([name, dims]) => `${name}: ${dims.join(', ')}`).join('; ')],
     ['weights', bytes(report.parts.reduce((sum, part) => sum + part.weights_bytes, 0))],
     ['difference from eager', !report.built ? '' : report.max_abs_error === null ? cannotCompare(report.parts)

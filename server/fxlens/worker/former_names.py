@@ -1,0 +1,85 @@
+"""What earlier versions of Python, NumPy, torch and torchvision had, for files of the workspace that still use it:
+``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import math
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+class _Addresses(dict[str, str]):
+    """Where weights were: any name has an address that nobody opens."""
+
+    def __missing__(self, key: str) -> str:
+        return f"https://download.pytorch.org/models/{key}.pth"
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
+    import numpy as np
+    import torch
+
+    kinds = {each.__name__: each for each in (float, int, bool, object, complex, str)}
+    numbers = {"Inf": np.inf, "Infinity": np.inf, "PINF": np.inf, "NINF": -np.inf, "infty": np.inf, "NaN": np.nan}
+    widths = {"float_": np.float64, "complex_": np.complex128, "unicode_": np.str_, "string_": np.bytes_}
+    functions = {"product": np.prod, "cumproduct": np.cumprod, "alltrue": np.all, "sometrue": np.any}
+    renamed = {"in1d": np.isin, "trapz": getattr(np, "trapezoid", None), "row_stack": np.vstack, "long": int}
+    texts = {"string_classes": (str, bytes), "int_classes": int, "FileNotFoundError": FileNotFoundError, "PY3": True}
+    urls = {"model_urls": _Addresses()}
+    networks = ("alexnet", "densenet", "googlenet", "inception", "mobilenet", "resnet", "squeezenet", "vgg")
+    return {
+        "numpy": {**kinds, **numbers, **widths, **functions, **renamed},
+        "collections": {name: getattr(collections.abc, name) for name in collections.abc.__all__},
+        "fractions": {"gcd": math.gcd},
+        "inspect": {"getargspec": _getargspec},
+        "time": {"clock": time.process_time},
+        "torch._six": {"inf": math.inf, "nan": math.nan, "container_abcs": collections.abc, **texts},
+        "torchvision.models.utils": {"load_state_dict_from_url": torch.hub.load_state_dict_from_url},
+        **{f"torchvision.models.{each}": urls for each in networks},
+    }
+
+
+def _getargspec(function: Callable[..., Any]) -> Any:
+    return inspect.getfullargspec(function)[:4]
+
+
+def of(name: str) -> Any:
+    """What this dotted name was; None where that is not known."""
+    module, _, last = name.rpartition(".")
+    return _table().get(module, {}).get(last) if module.partition(".")[0] in _PACKAGES else None
+
+
+_PACKAGES = {"numpy", "collections", "fractions", "inspect", "time", "torch", "torchvision"}
+
+
+def install(asked: Callable[[str, Any], bool]) -> bool:
+    """Has the modules that are there answer for what they had.  ``asked`` is told the dotted name and the frame that
+    reads it, and says whether it gets that.  Whether there were any that did not."""
+    new = [(module, had) for name, had in _table().items() if (module := sys.modules.get(name)) is not None]
+    new = [(module, had) for module, had in new if not isinstance(vars(module).get("__getattr__"), _Former)]
+    for module, had in new:
+        vars(module)["__getattr__"] = _Former(module, had, asked)
+    return bool(new)
+
+
+class _Former:
+    """The ``__getattr__`` of a module."""
+
+    def __init__(self, module: ModuleType, had: dict[str, Any], asked: Callable[[str, Any], bool]) -> None:
+        self._name, self._had, self._asked = module.__name__, had, asked
+        self._before = vars(module).get("__getattr__")
+
+    def __call__(self, name: str) -> Any:
+        value = self._had.get(name)
+        if value is not None and self._asked(f"{self._name}.{name}", sys._getframe(1)):
+            return value
+        if self._before is not None:
+            return self._before(name)
+        raise AttributeError(f"module {self._name!r} has no attribute {name!r}")

@@ -1,0 +1,32 @@
+"""Folders that a script makes when it begins: looking at a repository leaves nothing in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from fxlens.sources.paths import is_within
+
+
+@contextlib.contextmanager
+def taken_away(folder: str) -> Iterator[None]:
+    """Those that are made in ``folder`` meanwhile are removed at the end where nothing is in them."""
+    made: list[str] = []
+    mkdir = os.mkdir
+
+    def noted(path: Any, *args: Any, **kwargs: Any) -> None:
+        mkdir(path, *args, **kwargs)
+        if kwargs.get("dir_fd") is None:
+            made.append(os.path.abspath(os.fsdecode(path)))
+
+    os.mkdir = noted
+    try:
+        yield
+    finally:
+        os.mkdir = mkdir
+        for path in reversed(made):
+            if is_within(path, [folder]):
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)

@@ -1,0 +1,36 @@
+"""Fixes of several findings are verified in one text, and each comes out as if it had been verified alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fxlib.diagnosis.fixes import Fix
+from fxlib.diagnosis.fixes.together import prove_together
+
+from .marked import net
+from .test_verify import checker_for
+
+GOOD = "x = x / len(x)\nif x.sum() > 1:\n    x = x * 2\nif x.norm() > 1:\n    x = x / x.norm()\n"
+NOT_THE_FIRST = "for row in range(len(x)):\n    x = x + row\n"
+
+
+def settled(text: str, tmp_path: Path, together: bool) -> tuple[list[list[Fix]], int]:
+    """What is offered for each finding, and how many edited texts were tried."""
+    checker, begun = checker_for(tmp_path, text), []
+    found: list[Any] = [each for each in checker.before.report.findings if each.severity in ("error", "warning")]
+    if together:
+        prove_together(checker, [(each, None) for each in found], lambda: begun.append(1))
+        assert begun
+    return [checker.settle(each, every=False) for each in found], len(checker.before.tried)
+
+
+@pytest.mark.parametrize("body", [GOOD, f"{NOT_THE_FIRST}{GOOD}"])
+def test_each_comes_out_as_if_verified_alone(tmp_path: Path, body: str):
+    alone, texts = settled(net(f"{body}return x\n"), tmp_path, together=False)
+    joint, fewer = settled(net(f"{body}return x\n"), tmp_path, together=True)
+    print(texts, fewer, [[(f.id, f.preferred) for f in each] for each in alone])
+    assert joint == alone and len(joint) > 2
+    assert fewer < texts
