@@ -292,7 +292,7 @@ def test_configuration_of_wrong_types(tmp_path: Path, report):
         assert server.diagnostics(uri, version) == []
         said = [each["params"]["message"] for each in server.received if each.get("method") == "window/logMessage"]
         assert any("fxlens.deadline" in each for each in said) and any("fxlens.python" in each for each in said)
-        for misspelt in ("select: no rule has the code FX9x", "ignore: no rule has the code fx", "severity: no rule"):
+        for misspelt in ("select: no rule code begins with FX9x", "ignore: no rule code begins with fx", "severity: no rule"):
             assert any(f"fxlens.{misspelt}" in each for each in said), misspelt
         report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
 
