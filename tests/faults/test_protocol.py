@@ -292,8 +292,8 @@ def test_configuration_of_wrong_types(tmp_path: Path, report):
         assert server.diagnostics(uri, version) == []
         said = [each["params"]["message"] for each in server.received if each.get("method") == "window/logMessage"]
         assert any("fxlens.deadline" in each for each in said) and any("fxlens.python" in each for each in said)
-        for misspelt in ("select: no rule has the code FX9x", "ignore: no rule has the code fx", "severity: no rule"):
-            assert any(f"fxlens.{misspelt}" in each for each in said), misspelt
+        for name, code in (("select", "FX9x"), ("ignore", "fx"), ("severity", "")):
+            assert any(f"fxlens.{name}: no rule code begins with {code}" in each for each in said), name
         report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
 
 

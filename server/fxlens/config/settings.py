@@ -100,7 +100,7 @@ def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, lis
             refused.append(f"fxlens.{each.name}: {error}; {getattr(base, each.name)!r} is used")
     for name in ("select", "ignore", "severity"):
         if misspelt := rules.unknown(good.get(name, ())):
-            refused.append(f"fxlens.{name}: no rule has the code {', '.join(misspelt)}, nor begins with it")
+            refused.append(f"fxlens.{name}: no rule code begins with {', '.join(misspelt)}")
             if name == "select":
                 good[name] = tuple(each for each in good[name] if each not in misspelt)
     return replace(base, **good), refused
