@@ -67,7 +67,7 @@ class Parts(nn.Module):
         super().__init__()
         self.encoder = create_model("small").encoder
         self.other = Backbone.from_name("small")
-        self.head = nn.Linear(self.encoder.out_channels, 4)
+        self.head = nn.Linear(self.encoder.out_channels[-1], 4)
 
     def forward(self, x):
         return self.head(self.encoder(x) + self.other(x))

@@ -216,11 +216,18 @@ def module_base() -> type:
 
 
 def _size(value: int, name: str) -> int:
-    """A number that may have been meant as a method."""
+    """A number that may have been meant as a method, or as one of several."""
 
     class Size(int):
+        def __getitem__(self, at: Any) -> Size:
+            if not isinstance(at, int):
+                raise lacking(name)
+            return self
+
         def __call__(self, *_: Any, **__: Any) -> Any:
             raise lacking(name)
+
+        __iter__ = __len__ = __call__
 
     return Size(value)
 
