@@ -151,7 +151,7 @@ def test_a_pool_that_is_closed_while_its_zygote_for_captures_imports_has_none(ru
         waiting = job(workers, "quick", captures=True)
         await settle()
         await workers.close()
-        with pytest.raises(pool.WorkerUnavailable, match="not used any more"):
+        with pytest.raises(pool.WorkerUnavailable, match="no longer used"):
             await waiting
         assert [each.alive for each in Worker.made] == [False, False]
 
@@ -168,7 +168,7 @@ def test_a_pool_that_is_closed_while_its_worker_starts_has_none(run, late: bool)
         await workers.close()
         Worker.go.set()
         await settle()
-        with pytest.raises(pool.WorkerUnavailable, match="not used any more"):
+        with pytest.raises(pool.WorkerUnavailable, match="no longer used"):
             await waiting
         assert [each.alive for each in Worker.made] == [False]
 
