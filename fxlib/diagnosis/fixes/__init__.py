@@ -114,7 +114,8 @@ def propose(
                 branches=draft.branches,
                 hazard=draft.hazard,
             )
-            if fix.edits and all(fix.edits != other.edits for other in fixes):
+            known = any(fix.edits == other.edits for other in fixes)
+            if fix.edits and not known and not source.loses_comments(fix.edits):
                 fixes.append(fix)
     return fixes
 

@@ -6,6 +6,10 @@ Stdlib only, and ignorant of rules. Columns are UTF-8 bytes, as in ``ast``, so n
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
+import tokenize
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -75,6 +79,12 @@ class Source:
     def between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
         """The text there. What of a character at its end lies beyond it is left out."""
         return self._raw[self.offset(*start) : self.offset(*end)].decode(errors="ignore")
+
+    def loses_comments(self, edits: Iterable[Edit]) -> bool:
+        """Whether these edits take a comment of this file away, and write it nowhere."""
+        own = [each for each in edits if each.file == self.file]
+        before = [comment for each in own for comment in _comments(self.between(each.start, each.end))]
+        return any(all(comment not in each.text for each in own) for comment in before)
 
     @staticmethod
     def range_of(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -234,3 +244,14 @@ def source_of(file: str, text: str) -> Source:
         SyntaxError: the text does not parse.
     """
     return Source(file, text)
+
+
+def _comments(text: str) -> list[str]:
+    """Those of a stretch of source, which need not be whole."""
+    found: list[str] = []
+    if "#" in text:
+        with contextlib.suppress(tokenize.TokenError, SyntaxError):  # at its end, or where a bracket has no partner
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                if token.type == tokenize.COMMENT:
+                    found.append(token.string.rstrip())
+    return found

@@ -178,6 +178,21 @@ def test_a_lifted_function_has_two_blank_lines_around_it(gap):
         assert lines[at - 2 : at] == ["", ""] and lines[at - 3].strip(), start
 
 
+def test_no_comment_is_lost():
+    """What is written anew has no place for those between its parentheses: other fixes leave the expression."""
+    written = "return x * «len(  # rows\n    x  # of all\n)»  # end\n"
+    texts = {}
+    for body in (written, written.replace("  # rows", "").replace("  # of all", "")):
+        text, (place,) = unmark(net(body), "net.py")
+        found = fixes.propose(Marked(place, code="FX120"), {"net.py": text}.get)
+        texts[body] = [fixes.apply_fix(each, {"net.py": text}.get)["net.py"] for each in found]
+    with_comments, without = texts.values()
+    assert with_comments and all(
+        comment in each for each in with_comments for comment in ("# rows", "# of all", "# end")
+    )
+    assert any("x.shape[0]  # end" in each for each in without)
+
+
 def test_a_recipe_that_fails_costs_its_own_fixes_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
