@@ -89,7 +89,7 @@ def _references_recorded() -> Iterator[None]:
         call = getattr(rpc, api.__name__)  # the one that is recorded now
         return call(held.owner(), run, args=(held, name, args, kwargs), timeout=timeout)
 
-    rref_proxy._invoke_rpc = invoke
+    rref_proxy._invoke_rpc = invoke  # type: ignore[assignment]
     try:
         yield
     finally:
