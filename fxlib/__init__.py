@@ -54,7 +54,7 @@ from fxlib.codegen.function import CodeGen
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.compat import tensor_type
 from fxlib.compat.submodules import submodule
-from fxlib.diagnosis import diagnose
+from fxlib.diagnosis import compare, diagnose
 from fxlib.ir import collections as immutable_collections
 from fxlib.ir.effects import has_side_effect
 from fxlib.ir.graph import Graph
@@ -74,6 +74,7 @@ __all__ = [
     "ProxyableClassMeta",
     "Tracer",
     "Transformer",
+    "compare",
     "diagnose",
     "has_side_effect",
     "immutable_collections",

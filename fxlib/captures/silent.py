@@ -35,7 +35,8 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     data or is slow."""
     found: list[Finding] = []
     without_data = _without_data(module, args, kwargs)
-    changed, seconds = [], 0.0
+    changed: list[str] = []
+    seconds = 0.0
     if not without_data or any(_written(tree) for _, _, tree in forwards(module)):
         changed, seconds = _changed(module, args, kwargs)
     differs = None

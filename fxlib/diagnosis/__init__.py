@@ -1,9 +1,11 @@
 """Diagnosis: every reason why a model cannot be traced, and every way in which its trace would be silently wrong.
 
 `fxlib.diagnose` is the entry, `report` what it returns, `rules` the table of problems. `engine` runs forward on proxies
-as often as it takes, `detectors` find the silent problems, `fixes` propose and verify changes of the source.
+as often as it takes, `detectors` find the silent problems, `comparison` runs a model and its graph side by side,
+`fixes` propose and verify changes of the source.
 """
 
+from fxlib.diagnosis.comparison.compare import compare
 from fxlib.diagnosis.diagnose import diagnose
 from fxlib.diagnosis.report import Baked, Finding, Mutation, MutationError, Related, Report, Untaken
 from fxlib.diagnosis.rules import RULES, Rule
@@ -18,5 +20,6 @@ __all__ = [
     "Report",
     "Rule",
     "Untaken",
+    "compare",
     "diagnose",
 ]

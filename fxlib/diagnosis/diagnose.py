@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
+from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.engine.coverage import taken, untaken
 from fxlib.diagnosis.engine.eager_path import EagerPath
@@ -142,6 +143,8 @@ def _report(search: Search) -> Report:
                 found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
+    code = subject.instrumentation
+    report._doubt = lambda: doubtful(subject.root, code.functions, code.own_code)
     report.mutations = run.notes.mutations
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)

@@ -98,7 +98,8 @@ class Report:
     could be carried on, past every finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value that nothing else reads). ``timings`` are milliseconds.
+    no rule reports (a ReLU on a value that nothing else reads). ``doubtful``: the code does more than call layers and
+    torch, so that `fxlib.compare` may show what no rule knows. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Report:
     _make: Callable[[Graph], GraphModule] | None = None
     _graph_module: GraphModule | None = None
     _annotate: Callable[[Graph], None] | None = None
+    _doubt: Callable[[], bool] = lambda: True
 
     @property
     def graph(self) -> Graph | None:
@@ -129,6 +131,11 @@ class Report:
         if make is not None and self._graph is not None:
             self._graph_module = make(self._graph)
         return self._graph_module
+
+    @property
+    def doubtful(self) -> bool:
+        """The code is read when somebody asks."""
+        return self._doubt()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

@@ -81,15 +81,14 @@ def _references_recorded() -> Iterator[None]:
     def invoke(held: Any, api: Any, name: str, timeout: float, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(each, Proxy) for each in tree_leaves((args, kwargs))):
             return made(held, api, name, timeout, *args, **kwargs)
-        kind = held._get_type(
-            timeout=timeout, blocking=False
-        ).wait()  # torch keeps what it gives, for its own calls too
+        # torch keeps what it gives, for its own calls too.
+        kind = held._get_type(timeout=timeout, blocking=False).wait()
         awaited = hasattr(getattr(kind, name, None), "_wrapped_async_rpc_function")
         run = rref_proxy._local_invoke_async_execution if awaited else rref_proxy._local_invoke
         call = getattr(rpc, api.__name__)  # the one that is recorded now
         return call(held.owner(), run, args=(held, name, args, kwargs), timeout=timeout)
 
-    rref_proxy._invoke_rpc = invoke
+    rref_proxy._invoke_rpc = invoke  # type: ignore[assignment]
     try:
         yield
     finally:

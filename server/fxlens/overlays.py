@@ -40,6 +40,14 @@ class Also(TypedDict):
     fixes: Sequence[Fix]
 
 
+class Compared(TypedDict):
+    """What running a model and its graph side by side says: a finding of its own, or notes on findings of its target,
+    by their numbers there."""
+
+    findings: Sequence[Finding]
+    notes: Mapping[int, Sequence[Related]]
+
+
 class Captured(TypedDict):
     """What the captures other than torch.fx do with a model: their verdicts, the findings of theirs alone, and what
     they say of the findings of torch.fx."""
@@ -100,11 +108,22 @@ def groups(record: Record) -> list[list[Numbered]]:
 def _all(record: Record) -> Iterator[Finding]:
     yield from record["findings"]
     for target in record["targets"]:
-        yield from target["findings"]
+        yield from _of_trace(target)
         yield from target["lowering"]
     # At the end: what was known before keeps its number.
     for target in record["targets"]:
         yield from target["captured"]
+    for target in record["targets"]:
+        yield from _of_comparison(target)
+
+
+def _of_trace(target: Target) -> list[Finding]:
+    return [each for each in target["findings"] if each["source"] != "compare"]
+
+
+def _of_comparison(target: Target) -> list[Finding]:
+    """They come last, and have no fixes."""
+    return [each for each in target["findings"] if each["source"] == "compare"]
 
 
 def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: bool = False) -> Record:
@@ -120,7 +139,11 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: boo
 
     own = settled(record["findings"])
     targets: list[Target] = [
-        {**each, "findings": settled(each["findings"]), "lowering": settled(each["lowering"])}
+        {
+            **each,
+            "findings": [*settled(_of_trace(each)), *_of_comparison(each)],
+            "lowering": settled(each["lowering"]),
+        }
         for each in record["targets"]
     ]
     targets = [{**each, "captured": settled(each["captured"])} for each in targets]
@@ -147,6 +170,21 @@ def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Rec
     """The record with findings on lowering for its targets, by their names."""
     targets: list[Target] = [{**each, "lowering": found.get(each["name"], ())} for each in record["targets"]]
     return {**record, "targets": targets}
+
+
+def with_compared(record: Record, found: Mapping[str, Compared]) -> Record:
+    """The record with what a comparison of its targets with their graphs says, by their names."""
+    return {**record, "targets": [_compared(each, found.get(each["name"])) for each in record["targets"]]}
+
+
+def _compared(target: Target, found: Compared | None) -> Target:
+    if found is None:
+        return target
+    own: list[Finding] = [
+        {**each, "related": [*each["related"], *found["notes"].get(number, ())]}
+        for number, each in enumerate(_of_trace(target))
+    ]
+    return {**target, "findings": [*own, *found["findings"]]}
 
 
 def with_parts(record: Record, parts: Mapping[str, Part]) -> Record:

@@ -77,8 +77,8 @@ class Finding(TypedDict):
     torch.compile and FX7xx for sizes that vary.  ``call_path`` leads from the forward's line to ``span``, its last
     item.  ``data`` holds facts for fixes.  ``captures`` maps the captures that the problem is one of (``fx``,
     ``export``, ``compile``, ``onnx``) to the code that each gives it, ``severities`` to how severe it is there.
-    ``source`` is ``trace`` or ``syntax``.  ``stale`` findings are of an earlier text, on lines that have not changed
-    since.
+    ``source`` is ``trace``, ``syntax``, or ``compare`` where a model and its graph were run side by side.  ``stale``
+    findings are of an earlier text, on lines that have not changed since.
     """
 
     code: ReadOnly[str]
@@ -210,7 +210,8 @@ class Target(Graph):
 
     ``role`` is laid over the record (``sources.roles``): ``meant`` to be captured, a ``root`` model, an ``other``
     class, or one that works ``aside`` of the models, such as a loss; ``why`` says how that is known, in a few words.
-    ``limit`` is the highest severity that its findings are shown with.
+    ``limit`` is the highest severity that its findings are shown with.  ``doubtful``: its code does more than call
+    layers and torch, so that it is run side by side with its graph.
     """
 
     name: ReadOnly[str]
@@ -232,6 +233,7 @@ class Target(Graph):
     taken: ReadOnly[Sequence[Span]]
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
+    doubtful: ReadOnly[bool]
     timings: ReadOnly[Mapping[str, float]]
 
 
@@ -355,7 +357,7 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
         "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "captures": [],
         "captured": [], "taken": [], "untaken": [], "baked": [],
-        "timings": {}, **NO_GRAPH,
+        "doubtful": False, "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 
 

@@ -335,14 +335,14 @@ HANGING = {
 
 @pytest.mark.parametrize(
     ("worker", "case"),
-    [
-        *(pytest.param("fork", case, marks=pytest.mark.usefixtures("warm")) for case in HANGING),
-        ("spawn", "stopped at its deadline"),
-        ("spawn", "its command killed"),
-    ],
+    [*(("fork", case) for case in HANGING), ("spawn", "stopped at its deadline"), ("spawn", "its command killed")],
 )
-def test_shared_memory_of_a_job_that_is_stopped(tmp_path: Path, worker: str, case: str, report):
+def test_shared_memory_of_a_job_that_is_stopped(
+    tmp_path: Path, worker: str, case: str, report, request: pytest.FixtureRequest
+):
     """It hangs while it has blocks: they are removed though their processes are killed."""
+    if worker == "fork":  # of the other way the guardian is watched, too
+        request.getfixturevalue("warm")
     first, how = HANGING[case]
     name = f"fxlens-test-{os.getpid()}-{worker}-{list(HANGING).index(case)}"
     then = f"import os, time\n{first}\nmore = shared_memory.SharedMemory(create=True, size=1 << 16, name={name!r} + "

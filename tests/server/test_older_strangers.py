@@ -144,6 +144,18 @@ class Compiled(nn.Module):
         super().__init__()
         self.layer = grid(width)
 {FORWARD}""",
+    # what protobuf has written, of which each statement raises
+    "messages_pb2.py": "".join(f"FIELD_{at} = FieldDescriptor({at})\n" for at in range(9)),
+    "reads_messages.py": HEAD
+    + f"""import messages_pb2 as messages
+
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kinds = [messages.Layer.KIND, messages.FIELD_1]
+        self.layer = nn.Linear(8, 4)
+{FORWARD}""",
     # texts that name something, and keywords that are asked for
     "kinds.py": HEAD
     + f"""
@@ -323,7 +335,7 @@ JUDGED = {
     "older.py::Older": "default", "sound.py::Sound": "default", "persistent.py::Persistent": "assumed",
     "compiled.py::Compiled": "default", "named.py::Named": "assumed", "named.py::Method": "assumed",
     "named.py::Asks": "assumed", "named.py::Noted": "assumed", "stages.py::Stages": "workspace",
-    "quantized.py::Quantized": "workspace", "parallel.py::Column": "assumed",
+    "quantized.py::Quantized": "workspace", "reads_messages.py::Reads": "default", "parallel.py::Column": "assumed",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import dis
 import inspect
 import operator
 import re
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
@@ -305,11 +306,15 @@ def _keeps(search: Search, place: Place, node: ast.Attribute) -> bool:
         return False
     instrumentation = search.subject.instrumentation
     code = instrumentation.original.get(place.site[0], place.site[0])
-    names = {each.__qualname__ for each in instrumentation.functions if instrumentation.own_code(each) is code}
-    kinds = {name.rpartition(".")[0] for name in names}
     held = [each for _, each, _ in modules_of(search.subject.root)]
-    holders = [each for each in held if any(kind.__qualname__ in kinds for kind in type(each).__mro__)]
+    holders = [each for each in held if any(instrumentation.own_code(method) is code for method in _methods(each))]
     return bool(holders) and all(node.attr in vars(each) and not _sets(type(each), node.attr) for each in holders)
+
+
+def _methods(module: Any) -> Iterator[FunctionType]:
+    """Those of its class and of the bases, which `super()` reaches."""
+    for kind in type(module).__mro__:
+        yield from (inspect.unwrap(each) for each in vars(kind).values() if isinstance(each, FunctionType))
 
 
 def _sets(kind: type, name: str) -> bool:

@@ -142,10 +142,10 @@ def _ended(seconds: float) -> Iterator[None]:
 
 
 def run(
-    model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool, of_inputs: bool = False
+    model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool, of_inputs: bool = False, seed: int = 7
 ) -> Outcome:
-    """Call a module on copies of the inputs, under one seed, and note everything that can be compared: of ``gradients``
-    those of the parameters and, with ``of_inputs``, of the inputs, too."""
+    """Call a module on copies of the inputs, under one ``seed``, and note everything that can be compared: of
+    ``gradients`` those of the parameters and, with ``of_inputs``, of the inputs, too."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
     wanted = {f"parameter {n}": p for n, p in model.named_parameters() if p.requires_grad} if gradients else {}
     if of_inputs:
@@ -156,7 +156,7 @@ def run(
         given_args, given_kwargs = map_tensors(lambda each: clones.get(id(each), each), (given_args, given_kwargs))
     given = tensors_in(given_args, given_kwargs)
     outcome = Outcome(name, args, kwargs)
-    seed_all(7)
+    seed_all(seed)
     try:
         patience = next((seconds for kind, seconds in _PATIENCE.items() if name.startswith(kind)), None)
         ended = contextlib.nullcontext() if patience is None else _ended(patience)

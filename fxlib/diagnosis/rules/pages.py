@@ -47,7 +47,7 @@ def page(rule: Rule) -> str:
         parts.append(f"```python\n{rule.bad.strip()}\n```")
         inputs = rule.inputs.strip()
         options = "" if rule.options == "{}" else f", **{rule.options}"
-        entry = "fxlib.diagnose" if rule.code < "FX5" else "fxlib.captures.judge"
+        entry = f"fxlib.{rule.seen}" if rule.code < "FX5" else "fxlib.captures.judge"
         parts.append(f"Seen with `{entry}(Net(), {inputs}{options})`.")
     if rule.example is not None:
         example = rule.example

@@ -50,7 +50,7 @@ class Rule:
     ``misleads``: the expression gives another result than in a normal run, which may decide a branch. ``writes``: a
     change in place that the graph does not hold. ``question``: the bool or the items of the expression are not
     known, so moving the expression alone does not help. ``number``: in a normal run the expression gives a number.
-    ``picks``: it takes an item out of a container.
+    ``picks``: it takes an item out of a container. ``seen``: the function of fxlib that finds it.
     """
 
     code: str
@@ -72,6 +72,7 @@ class Rule:
     question: bool = False
     number: bool = False
     picks: bool = False
+    seen: str = "diagnose"
 
     @property
     def loud(self) -> bool:

@@ -1,4 +1,4 @@
-"""FX208 to FX211, FX222, FX227: forward changes something that outlives the call."""
+"""FX208 to FX211, FX222, FX227, FX236: forward changes something that outlives the call, or depends on it."""
 
 from fxlib.diagnosis.rules.nets import HEAD
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -219,5 +219,46 @@ class Net(nn.Module):
         x = x.add(1)
         return x * 2
 """,
+    ),
+    Rule(
+        "FX236",
+        "runs-differently",
+        "The graph computes something else than the model",
+        "{it} gives something else in the graph than in eager",
+        "warning",
+        """The model and its graph were run side by side, on two calls that follow each other, and they part here. No
+other rule says why: something that forward reads is no traced value, and the graph keeps what it was while tracing.
+
+After a trace, `fxlens check` and the editor run both on copies: on the example, and then, with other weights, on
+another draw of it, with the same seeds. Results, changes of the inputs and buffers are compared. Models are left out
+whose code only calls layers and functions of torch, and nothing is said of one that gives something else each time,
+raises, takes long or is large. Where another finding of this group explains the difference, it has a note that says
+what was seen. `fxlib.compare` does the same in a program; `fxlens check --quick` does not.""",
+        bad=HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return y * self.norm.running_var.mean()  # <- here
+""",
+        good=HEAD
+        + """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return y * x.var(0).mean()
+""",
+        seen="compare",
+        advice="Make what it depends on an input, a buffer that traced operations update, or a constant",
     ),
 )

@@ -18,8 +18,8 @@ from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import captures as captures_job
-from fxlens.jobs import fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_captures, with_note, with_parts, with_read, without_graphs
+from fxlens.jobs import compare, fix_all, lowering_hints, trace, verify
+from fxlens.overlays import findings, with_captures, with_compared, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
 from fxlens.sources.files import Changed, read_source, write_source
@@ -368,6 +368,7 @@ async def _record(
         quiet = {name for name, part in parts.items() if part.limit == "hint"}
         if options.verify:
             record = with_note(*await verify.run(pool, request, record, without=quiet, every=options.every))
+            record = with_compared(record, await compare.run(pool, request, record, quiet))
         if captures:
             found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
             record = with_note(with_captures(record, found), not_asked)

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many files at a time (default: one per processor)",
     )
-    parser.add_argument("--quick", action="store_true", help="do not check the fixes")
+    parser.add_argument("--quick", action="store_true", help="check no fixes, and run no model beside its graph")
     parser.add_argument("--no-cache", action="store_true", help="trace files again that have not changed")
     parser.add_argument(
         "--ray",

@@ -172,7 +172,7 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
 def _send_graph(job: Job, model: Any) -> None:
     graph = _graph(job, model)
     try:
-        job.send("graph", target=model.name, graph=graph)
+        job.send("graph", target=model.name, graph=graph, doubtful=model.report.doubtful)
     except protocol.TooLarge as error:
         reason = f"its graph has {len(graph['nodes']):,} nodes: {error}"
         job.send("graph", target=model.name, graph=record.NO_GRAPH, reason=reason)
@@ -281,6 +281,7 @@ class _Gathered:
             name = event["target"]
             self._graphs[name] = event["graph"]
             self._complete.add(name)
+            self.targets[name] = {**self.targets[name], "doubtful": event.get("doubtful", False)}
             if "reason" in event:
                 self.targets[name] = {**self.targets[name], "reason": event["reason"]}
         elif kind == "findings":

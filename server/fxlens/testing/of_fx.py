@@ -14,8 +14,18 @@ def judge(model: Any, inputs: Any, report: Any) -> tuple[str, list[Any]]:
         raised = f": {': '.join(report.error)}" if report.error else ""
         return f"torch.fx does not trace it{raised}", [each for each in report.findings if each.loud]
     difference = _difference(model, report.graph_module, inputs)
-    # Of what torch.fx does silently, something is the reason.
-    return difference, report.findings if difference else []
+    if not difference:
+        return "", []
+    # Of what torch.fx does silently, something is the reason; or else it is seen where they part.
+    silent = [each for each in report.findings if each.severity in ("error", "warning")]
+    parting = None if silent or not hasattr(model, "modules") else _parting(model, inputs)
+    return difference, [*report.findings, *([parting] if parting else [])]
+
+
+def _parting(model: Any, inputs: Any) -> Any:
+    import fxlib
+
+    return fxlib.compare(model, inputs)
 
 
 def _difference(model: Any, graph_module: Any, inputs: Any) -> str:

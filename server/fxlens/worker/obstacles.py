@@ -76,6 +76,7 @@ def pass_over(
         or _name(error, finder, placeholders, replaced)
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
+        or _generated(error, finder, placeholders, path, replaced)
         or _statement(error, finder, placeholders, path, replaced)
         or _package(error, finder, path, replaced)
     )
@@ -167,6 +168,18 @@ def _import_asked_part(error: AttributeError, finder: OverlayFinder) -> bool:
     except (Exception, SystemExit):
         return False
     return True
+
+
+def _generated(
+    error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
+) -> bool:
+    """What protobuf has written for an earlier version of it, ``messages_pb2.py``: each of its statements raises."""
+    for file, line, name in reversed(_at_module_level(error, finder, path)):
+        if os.path.splitext(file)[0].endswith("_pb2") and name not in finder.failing:
+            finder.failing[name] = placeholders
+            replaced.modules[name] = file, line
+            return True
+    return False
 
 
 def _statement(

@@ -74,6 +74,7 @@ class Document:
     ahead_version: int | None = None
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
+    comparing: asyncio.Task | None = None
     lowering: asyncio.Task | None = None
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from fxlens.jobs import captures as captures_job
-from fxlens.jobs import lowering_hints, trace, verify
+from fxlens.jobs import compare, lowering_hints, trace, verify
 from fxlens.overlays import (
     Captured,
     Part,
@@ -21,6 +21,7 @@ from fxlens.overlays import (
     folded,
     limited,
     with_captures,
+    with_compared,
     with_fixes,
     with_lowering,
     with_parts,
@@ -99,10 +100,11 @@ class Refreshing:
         return from_tests.mentions(path, record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
-        for task in (document.task, document.verifying, document.lowering, document.capturing, document.proving):
+        for name in ("task", "verifying", "comparing", "lowering", "capturing", "proving"):
+            task = getattr(document, name)
             if task is not None and not task.done():
                 task.cancel()
-        document.task = document.verifying = document.lowering = document.capturing = document.proving = None
+            setattr(document, name, None)
         document.diagnosed = None
 
     def close(self) -> None:
@@ -337,10 +339,12 @@ class Refreshing:
         own = [each for target in record["targets"] for each in target["findings"]]
         if settings.verify and any(each["fixes"] for each in own):
             document.verifying = self._tasks.start(self._verify(document, record))
+        if settings.verify and not unusable:
+            document.comparing = self._tasks.start(self._compare(document, record, document.verifying))
         if not unusable:
             self.capture(document, whole=document.saved_by_user)
         if settings.lowering == "hints" and not unusable:
-            document.lowering = self._tasks.start(self._hint_lowering(document, document.verifying))
+            document.lowering = self._tasks.start(self._hint_lowering(document, document.comparing))
 
     async def _verify(self, document: Document, record: Record, captures: bool = False) -> None:
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
@@ -353,6 +357,14 @@ class Refreshing:
             log.info(note)
         # An editor keeps the actions that it has asked for until problems are told.
         self.show_again(document)
+
+    async def _compare(self, document: Document, record: Record, first: asyncio.Task[None] | None) -> None:
+        """Shows where models compute something else than their graphs for a reason that no rule knows."""
+        if first is not None:
+            await asyncio.wait([first])
+        pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+        if found := await compare.run(pool, request, record):
+            self._lay_over(document, lambda record: with_compared(record, found))
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
         """The operators that an engine would leave in PyTorch, shown last: nothing waits for it."""

@@ -31,12 +31,18 @@ def load(text: str, folder: Any) -> ModuleType:
     return module
 
 
-def diagnose(text: str, folder: Any, inputs: str | None = "(torch.randn(2, 3),)", options: str = "{}") -> Report:
-    """The report on ``Net()`` of a snippet; ``inputs`` and ``options`` are expressions."""
+def diagnose(
+    text: str, folder: Any, inputs: str | None = "(torch.randn(2, 3),)", options: str = "{}", seen: str = "diagnose"
+) -> Report:
+    """The report on ``Net()`` of a snippet; ``inputs`` and ``options`` are expressions. With what `fxlib.compare` says,
+    where that is how it is to be ``seen``."""
     module = load(text, folder)
     scope = {"torch": torch, "fxlib": fxlib, **vars(module)}
     example = None if inputs is None else eval(inputs, scope)
-    return fxlib.diagnose(module.Net(), example, **eval(options, scope))
+    report = fxlib.diagnose(module.Net(), example, **eval(options, scope))
+    if seen == "compare" and (found := fxlib.compare(module.Net(), example, **eval(options, scope))) is not None:
+        report.findings.append(found)
+    return report
 
 
 def torch_error(module: ModuleType, options: str = "{}") -> Exception | None:

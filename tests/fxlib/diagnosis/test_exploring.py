@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import fxlib
+from fxlib.diagnosis.diagnose import graph_of
 from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.ir import span as spans
 
@@ -29,6 +30,16 @@ def test_both_branches_are_explored(inputs):
     report = fxlib.diagnose(both_ways, inputs)
     assert [f.code for f in report.findings] == ["FX101", "FX120", "FX130", "FX101", "FX131"]
     assert report.untaken == []
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return both_ways(x) if x.sum() > 0 else both_ways(x * len(x))
+
+
+def test_the_graph_alone_is_that_of_the_report():
+    model = Branching()
+    assert str(graph_of(model)) == str(fxlib.diagnose(model).graph)
 
 
 def guarded(x):

@@ -178,7 +178,11 @@ MOVED = f"""{DEVICE}
 @pytest.mark.parametrize(("init", "codes"), [(DEVICE, []), (PROPERTY, ["FX225"]), (MOVED, ["FX225"])])
 def test_a_device_that_is_a_plain_attribute_is_that_of_the_module_too(init, codes, tmp_path):
     forward = "\n    def forward(self, x):\n        return self.layer(x.to(self.device))\n"
-    assert diagnose(f"{HEAD}class Net(nn.Module):\n{init}{forward}", tmp_path).codes() == codes
+    text = f"{HEAD}class Net(nn.Module):\n{init}{forward}"
+    assert diagnose(text, tmp_path).codes() == codes
+    base = text.replace("class Net(", "class Base(")
+    below = "\n\nclass Net(Base):\n    def forward(self, x):\n        return super().forward(x) + 1\n"
+    assert diagnose(base + below, tmp_path).codes() == codes
 
 
 def test_random_numbers_of_a_scripted_layer_are_its_own(tmp_path):

@@ -17,7 +17,7 @@ WITH_EXAMPLES = [rule for rule in RULES.values() if rule.bad and rule.code < "FX
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.code)
 def test_bad_example(rule, tmp_path):
-    report = diagnose(rule.bad, tmp_path, rule.inputs, rule.options)
+    report = diagnose(rule.bad, tmp_path, rule.inputs, rule.options, rule.seen)
     marked = [i for i, line in enumerate(rule.bad.splitlines(), 1) if "# <- here" in line]
     found = [finding for finding in report.findings if finding.code == rule.code]
     assert found, f"{rule.code} not found, but {report.codes()}"
@@ -34,7 +34,7 @@ def test_bad_example(rule, tmp_path):
 
 @pytest.mark.parametrize("rule", WITH_EXAMPLES, ids=lambda rule: rule.code)
 def test_good_example(rule, tmp_path):
-    report = diagnose(rule.good, tmp_path, rule.inputs)
+    report = diagnose(rule.good, tmp_path, rule.inputs, seen=rule.seen)
     assert [f"{f.code} {f.message}" for f in report.findings if f.severity in ("error", "warning")] == []
     assert rule.code not in report.codes()
     assert report.traces

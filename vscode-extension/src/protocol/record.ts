@@ -157,6 +157,7 @@ export interface Target {
   taken: Span[];
   untaken: Untaken[];
   baked: Baked[];
+  doubtful: boolean;
   timings: Record<string, number>;
 }
 

@@ -1,0 +1,226 @@
+"""The entry: `compare` gives a model and its graph the same calls, and says where they part."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import nn
+
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.diagnosis.comparison.parting import Parting, part
+from fxlib.diagnosis.comparison.recording import Recorder, Replay
+from fxlib.diagnosis.comparison.sides import (
+    CALLS,
+    Called,
+    Difference,
+    Given,
+    Made,
+    Tracing,
+    calls_of,
+    eager,
+    parted,
+    traced,
+)
+from fxlib.diagnosis.engine import trees
+from fxlib.diagnosis.engine.findings import Findings
+from fxlib.diagnosis.engine.place import Place, place_of
+from fxlib.diagnosis.engine.reach import reachable, reached
+from fxlib.diagnosis.engine.snapshot import Snapshot
+from fxlib.diagnosis.report import Finding
+from fxlib.ir import span as spans
+from fxlib.ir.modules import copy_of
+
+__all__ = ["CODE", "compare", "copies", "parting"]
+
+CODE = "FX236"
+_SLOW = 0.5
+"""Seconds of the processor for one call in eager; nothing is said of a model that takes longer."""
+
+
+Make = Callable[[], AbstractContextManager[Made]]
+
+
+def compare(
+    root: nn.Module,
+    example_inputs: Any,
+    *,
+    concrete_args: Mapping[str, Any] | None = None,
+    leaf_modules: Iterable[str] = (),
+    tracer: Callable[[], Any] | None = None,
+) -> Finding | None:
+    """Where the graph of a module computes something else than the module, on two calls that follow each other.
+
+    Both run on copies, with the same seeds: on the example, and then, with other weights, on the example with turned
+    signs. ``root`` is left as it was.
+
+    Args:
+        root: a module that torch.fx traces.
+        example_inputs: see `fxlib.diagnose`; tensors with data.
+        concrete_args, leaf_modules, tracer: see `fxlib.diagnose`.
+
+    Returns:
+        The finding, at the first place where they part; None where nothing differs, where the module itself gives
+        something else each time, raises, or takes long.
+
+    >>> import torch, fxlib
+    >>> class Net(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x * torch.get_default_dtype().itemsize
+    >>> fxlib.compare(Net(), torch.ones(3)) is None
+    True
+    """
+    if isinstance(example_inputs, Mapping):
+        given: Given = (), dict(example_inputs)
+    else:
+        given = (example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)), {}
+    concrete = dict(concrete_args or {})
+    given = given[0], {**{name: each for name, each in concrete.items() if not _is_open(each)}, **given[1]}
+    tracing = Tracing(concrete, frozenset(leaf_modules), tracer)
+    make = copies(root, calls_of(given, given), tracing)
+    return parting(make, make, tracing)[1]
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a concrete argument stays an input (`PH`)."""
+    return hasattr(value, "__torch_function__")
+
+
+def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Make:
+    """Makes sides of a model: copies of it, each with what its code keeps elsewhere as it was before."""
+    modules = reached(model, tracing.new().is_leaf_module)
+    snapshot = Snapshot(modules, reachable(model, modules))
+
+    @contextlib.contextmanager
+    def make() -> Iterator[Made]:
+        try:
+            yield Made(copy_of(model), calls)
+        finally:
+            snapshot.restore()
+
+    return make
+
+
+def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | None]:
+    """Whether a model and its graph could be compared, and where they part.
+
+    Args:
+        make: a module for one side, and its calls.
+        again: the same, with all that the module's code keeps elsewhere as it was at first.
+        tracing: how the graph is made.
+    """
+    with make() as made:
+        old = _worked(eager(made))
+    if old is None:
+        return False, None
+    with make() as made:
+        new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
+    if tracing.concrete and new[0].outcome.error == "TypeError":
+        return False, None  # rather how the graph takes its arguments
+    if not any(map(parted, old, new)):
+        return True, None
+    return True, _located(again, tracing, old)
+
+
+def _worked(calls: Iterator[Called]) -> list[Called] | None:
+    """What came of the calls that worked; None where the first did not, or took long."""
+    found: list[Called] = []
+    for each in calls:
+        if each.outcome.error is not None:
+            break
+        found.append(each)
+        if each.seconds > _SLOW:
+            break
+    return found if found and found[0].seconds <= _SLOW else None
+
+
+def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | None:
+    """The same once more with notes, and from the same state on; None where eager does not do the same again."""
+    tracer = tracing.new()
+    take = getattr(tracer, "_take_site", None) or spans.current_site
+    kept = Recorder(site=take, nodes=lambda: _nodes(tracer))
+    replays: list[Replay] = []
+    notes: list[Any] = []
+
+    def graph() -> GraphModule:
+        with kept:
+            replays.append(Replay(tracing.trace(made.model, tracer)))
+        return replays[0].graph_module
+
+    def runner(_: GraphModule) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return replays[0](*args, **kwargs)
+            finally:
+                notes.append(replays[0].values)
+
+        return call
+
+    with make() as made:
+        new = list(traced(made, tracing, graph, runner=runner))
+    paths = {str(node.target) for node in replays[0].graph.nodes if node.op == "call_module"}
+    with make() as made:
+        modules = dict(made.model.named_modules(remove_duplicate=False))
+        leaves = [modules[path] for path in paths if path in modules]
+        recorders: list[Recorder] = []
+        model = made.model
+
+        @contextlib.contextmanager
+        def around(at: int) -> Iterator[None]:
+            recorders.append(Recorder(leaves, root=made.model))
+            with recorders[-1]:
+                yield
+
+        old = list(eager(made, around))
+    for number, (first, one, other) in enumerate(zip(before, old, new, strict=False)):
+        if parted(first, one) is not None:
+            return None  # eager itself does not do the same again
+        reason = parted(one, other)
+        if reason is not None:
+            found = part(recorders[number].events, notes[number], kept.events)
+            return _finding(model, number, reason, found, recorders[number])
+    return None
+
+
+def _nodes(tracer: Any) -> int:
+    graph = getattr(tracer, "graph", None)
+    return 0 if graph is None else len(graph.nodes)
+
+
+def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | None, seen: Recorder) -> Finding | None:
+    call, node = CALLS[number], None
+    written = place_of(seen.written.get(apart.buffer or ""), {})
+    if found is None and written is not None:
+        place: Place | None = written
+        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph does"
+    elif found is None:
+        place = _returned(model)
+        text = f"In {call}, the graph does not do what eager does: {apart.text}"
+    else:
+        place, node = found.place, found.node
+        it = _it(place)
+        text = {
+            "kept": f"The graph keeps {found.new} for {it}, as it was while tracing; in {call} eager has {found.old}",
+            "value": f"In {call}, {it} gives {found.old} in eager and {found.new} in the graph",
+            "way": f"In {call}, {it} decides otherwise in eager; the graph always goes the way of the trace",
+            "only": f"In {call}, eager does not come to {it}; the graph always does",
+        }[found.kind]
+    return Findings().add(CODE, place, text, node=node)
+
+
+def _it(place: Place) -> str:
+    return f"`{place.text}`" if place.text else "this expression"
+
+
+def _returned(model: nn.Module) -> Place | None:
+    """What forward returns where it does so at one place, or else its head."""
+    code = getattr(type(model).forward, "__code__", None)
+    tree = trees.function_tree(code) if code is not None else None
+    if code is None or tree is None:
+        return None
+    returned = [each for each in trees.nodes_of(tree) if isinstance(each, ast.Return) and each.value is not None]
+    span = trees.span_of(returned[0].value, code.co_filename) if len(returned) == 1 else trees.head_of(code)
+    return None if span is None else Place(span, returned[0].value if len(returned) == 1 else None, None, (span,))

@@ -1,0 +1,83 @@
+"""Comparing models of a file that are given as expressions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from fxlib.diagnosis.comparison.compare import copies, parting
+from fxlib.diagnosis.comparison.sides import Given, Made, Tracing, calls_of
+from fxlib.diagnosis.fixes.example import Example, Lacking
+from fxlib.diagnosis.report import Finding
+
+__all__ = ["Comparing"]
+
+
+class Comparing:
+    """Compares models of one file, one after the other. A class that ran as a part of another model, or was one, is not
+    compared again.
+
+    Args:
+        namespace: what the expressions may use beside ``torch`` and ``nn``.
+        loaded: gives another one, of the file executed anew.
+        tracing: how graphs are made.
+        lacking: see `Example`.
+        largest: parameters of a model that is compared.
+    """
+
+    def __init__(
+        self,
+        namespace: dict[str, Any],
+        loaded: Callable[[], AbstractContextManager[dict[str, Any]]],
+        tracing: Tracing,
+        lacking: Lacking,
+        largest: int,
+    ) -> None:
+        self.namespace = namespace
+        self.loaded = loaded
+        self.tracing = tracing
+        self.lacking = lacking
+        self.largest = largest
+        self._known: set[type] = set()
+
+    def compare(self, construct: str, inputs: str) -> Finding | None:
+        """Where the graph of the model parts from it; None where it does not, or where they cannot be compared."""
+        example = Example(construct, inputs, 0.0, self.lacking)
+        try:
+            model, calls, tracing = self._made(example, self.namespace)
+            if type(model) in self._known or self._is_large(model):
+                return None
+
+            @contextlib.contextmanager
+            def again() -> Iterator[Made]:
+                with self.loaded() as namespace:
+                    made, own, _ = self._made(example, namespace)
+                    yield Made(made, own)
+
+            compared, found = parting(copies(model, calls, tracing), again, tracing)
+        except (Exception, SystemExit):
+            return None  # what raises here was reported by the trace, or is no matter of its graph
+        if compared:
+            self._known |= {type(each) for each in model.modules()}
+        return found
+
+    def _made(self, example: Example, namespace: dict[str, Any]) -> tuple[nn.Module, tuple[Given, Given], Tracing]:
+        names = {"torch": torch, "nn": nn, **namespace}
+        model, first = example.made(names)
+        other = example.arguments(names, 1)
+        assert first is not None and other is not None
+        concrete = first[1].pop("concrete_args", None) or {}
+        other[1].pop("concrete_args", None)
+        fixed = {name: each for name, each in concrete.items() if not hasattr(each, "__torch_function__")}
+        calls = calls_of(*((args, {**fixed, **kwargs}) for args, kwargs in (first, other)))
+        return model, calls, replace(self.tracing, concrete=concrete)
+
+    def _is_large(self, model: nn.Module) -> bool:
+        return sum(each.numel() for each in model.parameters() if not is_lazy(each)) > self.largest

@@ -1,0 +1,176 @@
+"""The two sides of a comparison: a module and its graph, given the same calls."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from fxlib.capture.module_state import unchanged
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.diagnosis.engine.tracers import StrictTracer
+from fxlib.diagnosis.fixes.compare import Outcome, agree, run, same_state, seed_all
+from fxlib.ir.graph import Graph
+from fxlib.ir.leaves import map_tensors
+from fxlib.ir.span import boundary
+
+__all__ = ["CALLS", "Called", "Difference", "Given", "Made", "Tracing", "calls_of", "eager", "parted", "traced"]
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+CALLS = ("the first call", "the second call")
+_SUFFIX = re.compile(r"_\d+$")
+_SCALE = 1.0625
+"""What weights are multiplied with after the first call, as training changes them: exact in each floating type."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A module that no other side has, and what to call it with: the example, and another draw of it."""
+
+    model: nn.Module
+    calls: tuple[Given, Given]
+
+
+Make = Callable[[], AbstractContextManager[Made]]
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """How the graph is traced."""
+
+    concrete: Mapping[str, Any] = field(default_factory=dict)
+    leaves: frozenset[str] = frozenset()
+    tracer: Callable[[], Any] | None = None
+
+    def new(self) -> Any:
+        return StrictTracer(self.leaves) if self.tracer is None else self.tracer()
+
+    def trace(self, root: nn.Module, tracer: Any) -> GraphModule:
+        """The module is left as it was, but for what only a proxy could show."""
+        seed_all(0)
+        with unchanged(root):
+            graph = tracer.trace(root, *([dict(self.concrete)] if self.concrete else []))
+            if not isinstance(graph, Graph):
+                from fxlib.interop import from_torch_graph
+
+                graph = from_torch_graph(graph)
+            return GraphModule(tracer.root, graph, type(root).__name__)
+
+
+@dataclass
+class Called:
+    """What came of one call, and the buffers after it."""
+
+    outcome: Outcome
+    buffers: dict[str, torch.Tensor]
+    seconds: float
+
+
+Around = Callable[[int], AbstractContextManager[Any]]
+"""What a call runs in, by its number."""
+
+
+def _nothing(at: int) -> AbstractContextManager[Any]:
+    return contextlib.nullcontext()
+
+
+def calls_of(first: Given, other: Given) -> tuple[Given, Given]:
+    """The example, and a second draw of it whose signs are turned, so that another branch may be the right one."""
+
+    def turned(tensor: torch.Tensor) -> torch.Tensor:
+        return -tensor.detach() if tensor.is_floating_point() and tensor.layout == torch.strided else tensor
+
+    return first, map_tensors(turned, other)
+
+
+def eager(made: Made, around: Around = _nothing) -> Iterator[Called]:
+    """The calls of the module itself, one after the other."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return boundary(made.model, args, kwargs)
+
+    return _calls(call, made, made.model, around)
+
+
+def traced(
+    made: Made,
+    tracing: Tracing,
+    graph: Callable[[], GraphModule],
+    around: Around = _nothing,
+    runner: Callable[[GraphModule], Any] = lambda module: module,
+) -> Iterator[Called]:
+    """The calls of its graph."""
+    before = _buffers(made.model)
+    module = graph()
+    first, other = (_without_fixed(made.model, module, given, tracing.concrete) for given in made.calls)
+    for called in _calls(runner(module), Made(made.model, (first, other)), module, around):
+        yield Called(called.outcome, {**before, **called.buffers}, called.seconds)
+
+
+def _without_fixed(model: nn.Module, module: nn.Module, given: Given, concrete: Mapping[str, Any]) -> Given:
+    """The arguments of a module as its graph takes them: of those that are fixed some have another name there
+    (``size_1``), the others are none of its."""
+    if not concrete:
+        return given
+    values = dict(inspect.signature(model.forward).bind(*given[0], **given[1]).arguments)
+    found = {}
+    for name in inspect.signature(module.forward).parameters:
+        own = name if name in values else _SUFFIX.sub("", name)
+        if own in values:
+            found[name] = values[own]
+    return (), found
+
+
+def _calls(call: Any, made: Made, state: nn.Module, around: Around) -> Iterator[Called]:
+    for at, (args, kwargs) in enumerate(made.calls):
+        if at:
+            _train(made.model)
+        start = time.thread_time()
+        with around(at):
+            outcome = run(call, args, kwargs, CALLS[at], False, seed=7 + at)
+        yield Called(outcome, _buffers(state), time.thread_time() - start)
+
+
+def _train(model: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not is_lazy(parameter) and parameter.is_floating_point():
+                parameter.mul_(_SCALE)
+
+
+def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: each.detach().clone() for name, each in model.named_buffers() if isinstance(each, torch.Tensor)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs, in a few words; ``buffer`` where nothing but a buffer does."""
+
+    text: str
+    buffer: str | None = None
+
+
+def parted(old: Called, new: Called) -> Difference | None:
+    """What differs between a call in eager and one of the graph; None where nothing does."""
+    if old.outcome.error is not None:
+        return None
+    if new.outcome.error is not None:
+        return Difference(f"the graph raises {new.outcome.error}")
+    same, _, reason = agree(old.outcome, new.outcome)
+    if not same:
+        return Difference(reason)
+    if effects := old.outcome.differing_effects(new.outcome):
+        return Difference(effects[0])
+    for name in old.buffers.keys() & new.buffers.keys():
+        if not same_state({name: old.buffers[name]}, {name: new.buffers[name]}):
+            return Difference(f"the buffer `{name}` has another value", name)
+    return None

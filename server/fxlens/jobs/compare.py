@@ -1,0 +1,146 @@
+"""Runs models and their graphs side by side, to find where a graph computes something else than no rule knows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from fxlens.host.outcome import WorkerUnavailable
+from fxlens.ipc.protocol import Json
+from fxlens.ipc.request import Request
+from fxlens.overlays import Compared
+from fxlens.record import Finding, Record, Related, Target, assumed, related
+
+if TYPE_CHECKING:
+    from fxlens.host.pool import Pool
+    from fxlens.worker.job import Job
+
+log = logging.getLogger(__name__)
+
+_LARGEST = 30_000_000  # parameters
+_MOST_FLOPS = 2_000_000_000  # of one call, as far as they are known
+_NO_REASON = ("FX205", "FX207", "FX212", "FX214", "FX220", "FX221", "FX223", "FX226", "FX227")
+"""Rules whose findings change no result of the two calls: they are about modes, gradients, names and passes."""
+
+
+class Model(TypedDict):
+    """How a model is constructed and called."""
+
+    name: str
+    line: int
+    construct: str
+    inputs: str
+
+
+# In the user's interpreter
+
+
+def work(job: Job) -> None:
+    """Events: ``compared`` with the finding of each model of the message that differs from its graph."""
+    from fxlens.worker import render, scope, user_file
+    from fxlens.worker.construct import without_what_it_lacks
+    from fxlib.diagnosis.comparison.of_example import Comparing
+    from fxlib.diagnosis.comparison.sides import Tracing
+    from fxlib.diagnosis.engine.search import unhindered
+    from fxlib.diagnosis.fixes.reload import forget, registrations_dropped
+
+    load = user_file.loader(job)
+    tracing = Tracing({}, frozenset(job.leaf_modules), job.tracer)
+
+    @contextlib.contextmanager
+    def loaded() -> Iterator[dict[str, Any]]:
+        import sys
+
+        known = set(sys.modules)
+        with registrations_dropped():
+            try:
+                yield {**scope.names(), **vars(load(job.path, {}))}
+            finally:
+                forget(known)
+
+    until = unhindered() + job.deadline
+    models: list[Model] = job.message["models"]
+    job.step("import")
+    with loaded() as namespace:
+        comparing = Comparing(namespace, loaded, tracing, without_what_it_lacks, _LARGEST)
+        for model in models:
+            if unhindered() > until:
+                break
+            job.announce("compare", model["name"], model["line"])
+            found = comparing.compare(model["construct"], model["inputs"])
+            if found is not None:
+                job.send("compared", target=model["name"], finding=render.finding(found, model["name"]))
+
+
+# On the server
+
+
+async def run(pool: Pool, request: Request, record: Record, without: Collection[str] = ()) -> dict[str, Compared]:
+    """What the comparison of its traced models says, by their names; not of the targets ``without``."""
+    models = [_model(target) for target in record["targets"] if target["name"] not in without and _is_meant(target)]
+    if not models:
+        return {}
+    found: dict[str, Finding] = {}
+
+    def collect(event: Json) -> None:
+        if event.get("event") == "compared":
+            found[event["target"]] = event["finding"]
+        elif event.get("event") == "failed":
+            log.warning("comparing the models of %s failed: %s", request.path, event["detail"])
+
+    try:
+        # The first are those that hold others.
+        message = request.message("compare", models=models[::-1])
+        outcome = await pool.run(message, request.limits, collect, background=True)
+    except WorkerUnavailable:
+        return {}
+    if outcome.end != "done":
+        log.warning("comparing the models of %s ended with %s %s", request.path, outcome.end, outcome.status)
+    by_name = {target["name"]: target for target in record["targets"]}
+    return {name: _laid(by_name[name], each) for name, each in found.items()}
+
+
+def _is_meant(target: Target) -> bool:
+    flops = sum(node["flops"] or 0 for node in target["nodes"])
+    known = target["construct"] and target["inputs"] and target["status"] == "traced"
+    return bool(known and target["doubtful"] and flops <= _MOST_FLOPS)
+
+
+def _model(target: Target) -> Model:
+    construct, inputs = target["construct"], target["inputs"]
+    assert construct is not None and inputs is not None
+    return {
+        "name": target["name"], "line": target["line"], "construct": construct["text"], "inputs": inputs["text"],
+    }  # fmt: skip
+
+
+def _laid(target: Target, finding: Finding) -> Compared:
+    """The finding; or a note on the one that explains it, where the model has silent ones already."""
+    silent = [
+        (number, each)
+        for number, each in enumerate(target["findings"])
+        if each["code"].startswith("FX2") and each["code"] not in _NO_REASON
+    ]
+    here = [pair for pair in silent if _meets(pair[1], finding)]
+    loud = [pair for pair in silent if pair[1]["severity"] in ("error", "warning")]
+    if not here and not loud:
+        if assumed(target):
+            origin = target["inputs"] or target["construct"]
+            said = f"This holds for assumed inputs of {target['name']}: {origin['text'] if origin else ''}"
+            finding = {**finding, "related": [*finding["related"], related(said, None, "assumed")]}
+        return {"findings": [{**finding, "source": "compare"}], "notes": {}}
+    number = (here or loud)[0][0]
+    if not here and len(loud) > 1:
+        return {"findings": [], "notes": {}}
+    note: Related = related(f"Run side by side: {finding['message'].partition('. ')[0]}", finding["span"])
+    return {"findings": [], "notes": {number: [note]}}
+
+
+def _meets(one: Finding, other: Finding) -> bool:
+    """Whether two findings stand on the same lines."""
+    a, b = one["span"], other["span"]
+    if a is None or b is None or a["file"] != b["file"]:
+        return False
+    return a["line"] <= b["end_line"] and b["line"] <= a["end_line"]
