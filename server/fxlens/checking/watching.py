@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 from fxlens.host.pool import Pool
@@ -17,7 +17,7 @@ _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
 State = dict[str, tuple[int, int]]
 
 
-async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncIterator[list[Checked]]:
+async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGenerator[list[Checked], None]:
     """The results now, and again after each change; never ends by itself.
 
     ``files`` gives those to check and is asked each time: files come and go.

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import aclosing, closing, suppress
 from typing import TextIO
 
 from fxlens import rules
@@ -206,10 +206,12 @@ async def _watch(arguments: argparse.Namespace, chosen: Options, known: Baseline
             return python_files(arguments.paths)
         return []
 
-    async for results in watching.rounds(files, chosen):
-        _report(results, arguments, known)
-        sys.stdout.flush()
-        print(f"fxlens: checked at {time.strftime('%X')}; waits for changes, Ctrl+C ends", file=sys.stderr, flush=True)
+    async with aclosing(watching.rounds(files, chosen)) as rounds:  # also where nobody reads what is written
+        async for results in rounds:
+            _report(results, arguments, known)
+            sys.stdout.flush()
+            now = time.strftime("%X")
+            print(f"fxlens: checked at {now}; waits for changes, Ctrl+C ends", file=sys.stderr, flush=True)
     return 0
 
 
