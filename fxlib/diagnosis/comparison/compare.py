@@ -37,6 +37,7 @@ from fxlib.ir.modules import copy_of
 __all__ = ["CODE", "compare", "copies", "parting"]
 
 CODE = "FX236"
+_LONGEST = 80  # characters of what differs, which may be all of a structure
 _SLOW = 0.5
 """Seconds of the processor for one call in eager; nothing is said of a model that takes longer."""
 
@@ -198,7 +199,7 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
         text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph does"
     elif found is None:
         place = _returned(model)
-        text = f"In {call}, the graph does not do what eager does: {apart.text}"
+        text = f"In {call}, the graph does not do what eager does: {apart.text[:_LONGEST]}"
     else:
         place, node = found.place, found.node
         it = _it(place)

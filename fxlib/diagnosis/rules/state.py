@@ -259,6 +259,6 @@ class Net(nn.Module):
         return y * x.var(0).mean()
 """,
         seen="compare",
-        advice="Make what it depends on an input, a buffer that traced operations update, or a constant",
+        advice="Give what it depends on as an input or a buffer",
     ),
 )
