@@ -171,11 +171,10 @@ class OpenvinoProgram(Program):
         return [(kernel, times[kernel.name]) for kernel in program.kernels() if kernel.name in times]
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        # A request serves one call at a time; calls of several threads each have one. One that has run leaves results
-        # of its last call where an operator has nothing to compute.
-        fresh = not all(tensor.numel() for tensor in inputs)
+        self._refuse_empty(inputs)
+        # A request serves one call at a time; calls of several threads each have one.
         try:
-            request = self.compiled.create_infer_request() if fresh else self._idle.pop()
+            request = self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
         held = []
@@ -200,6 +199,15 @@ class OpenvinoProgram(Program):
             given.append(_copied(request.get_output_tensor(index), dtype) if result is None else result)
         self._idle.append(request)
         return given
+
+    def _refuse_empty(self, inputs: Sequence[torch.Tensor]) -> None:
+        """OpenVINO 2026 damages its own memory where an operator has nothing to compute."""
+        for (name, *_), tensor in zip(self._inputs, inputs, strict=True):
+            if not tensor.numel():
+                raise EngineError(
+                    f"OpenVINO cannot compute empty tensors, but input {name!r} has shape {list(tensor.shape)}; leave"
+                    ' such calls out, or lower with engine="onnxruntime"'
+                )
 
     def _shared(self, tensor: torch.Tensor) -> Any:
         if tensor.dtype == torch.bfloat16:  # numpy has none
