@@ -67,6 +67,7 @@ def zoo(only: list[str]) -> Iterator[Case]:
     import timm
     import torch
 
+    os.environ["FXLENS_ZOO"] = "all"
     from tests.fxlib.captures.test_zoo import ENTRIES, inputs
 
     def of_a_library(entry: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -76,7 +77,8 @@ def zoo(only: list[str]) -> Iterator[Case]:
     def of_timm(name: str) -> tuple[Any, tuple[Any, ...]]:
         torch.manual_seed(0)
         model = timm.create_model(name, pretrained=False).eval()
-        size = model.default_cfg["input_size"] if "224" in name or "xx" in name or "levit" in name else (3, 64, 64)
+        whole = model.default_cfg["fixed_input_size"] or any(each in name for each in ("224", "xx", "former"))
+        size = model.default_cfg["input_size"] if whole else (3, 64, 64)
         return model, (torch.randn(2, *size),)
 
     for entry in ENTRIES:

@@ -183,6 +183,7 @@ WRONG: list[tuple[str, Callable[[], Any], type[BaseException], str]] = [
     ("static: quantized", lambda: quantize_static(EIGHT(), [ROW]), ValueError, "'0_int8' is a QuantizedLinear that a"),
     ("optimize: quantized", lambda: optimize_for_inference(EIGHT(), ROW), ValueError, "apply it to the traced model"),
     ("interpreter: not traced", lambda: fxlib.Interpreter(MODEL), TypeError, "Interpreter.. takes a GraphModule, not"),
+    ("transformer: not traced", lambda: fxlib.Transformer(MODEL), TypeError, "Transformer.. takes a GraphModule, not"),
     ("calibrated: a text", lambda: calibrated_cpu("1"), ValueError, "seconds a number above 0, not '1'"),
 ]  # fmt: skip
 

@@ -103,20 +103,21 @@ def propose(
         if entry is None:
             continue
         for draft in _drafts(entry, site):
+            edits = source.with_comments(dict.fromkeys(draft.edits))
+            if not edits or any(edits == other.edits for other in fixes):
+                continue
             fix = Fix(
                 entry.id,
                 draft.title,
                 entry.kind,
-                tuple(dict.fromkeys(draft.edits)),
+                edits,
                 draft.note,
                 settings=draft.settings,
                 first=draft.first,
                 branches=draft.branches,
                 hazard=draft.hazard,
             )
-            known = any(fix.edits == other.edits for other in fixes)
-            if fix.edits and not known and not source.loses_comments(fix.edits):
-                fixes.append(fix)
+            fixes.append(fix)
     return fixes
 
 

@@ -10,6 +10,7 @@ import contextlib
 import io
 import tokenize
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -80,11 +81,33 @@ class Source:
         """The text there. What of a character at its end lies beyond it is left out."""
         return self._raw[self.offset(*start) : self.offset(*end)].decode(errors="ignore")
 
-    def loses_comments(self, edits: Iterable[Edit]) -> bool:
-        """Whether these edits take a comment of this file away, and write it nowhere."""
-        own = [each for each in edits if each.file == self.file]
-        before = [comment for each in own for comment in _comments(self.between(each.start, each.end))]
-        return any(all(comment not in each.text for each in own) for comment in before)
+    def with_comments(self, edits: Iterable[Edit]) -> tuple[Edit, ...] | None:
+        """These edits, where the comments of what is written anew stand above it; those of lines that go, go with them.
+        None where a comment would be lost: within a line it has no place."""
+        edits, kept = tuple(edits), []
+        for edit in edits:
+            goes = edit.file != self.file or not (edit.text or edit.end_column)
+            lost = [] if goes else [each for each in self._comments(edit) if all(each not in e.text for e in edits)]
+            if lost:
+                indent = self.blank_prefix(edit.line)
+                if edit.column > len(indent) or self.lines[edit.line - 2].rstrip().endswith("\\"):
+                    return None
+                above = indent[edit.column :] + (self.newline + indent).join(lost) + self.newline
+                edit = replace(edit, text=above + indent[: edit.column] + edit.text)
+            kept.append(edit)
+        return tuple(kept)
+
+    def _comments(self, edit: Edit) -> list[str]:
+        """The comments in what an edit replaces, which need not be whole."""
+        text, found = self.between(edit.start, edit.end), []
+        if "#" in text:
+            with contextlib.suppress(tokenize.TokenError, SyntaxError):  # at its end, or where a bracket has no partner
+                # Behind the blanks of its first line: a line that goes back to them is no error.
+                text = self.blank_prefix(edit.line)[: edit.column] + text
+                for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                    if token.type == tokenize.COMMENT:
+                        found.append(token.string.rstrip())
+        return found
 
     @staticmethod
     def range_of(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -115,6 +138,11 @@ class Source:
             .strip()
         )
         return rest == "" or rest.startswith("#")
+
+    def line_end(self, node: Any) -> tuple[int, int]:
+        """The end of a node with the comment after it."""
+        line, column = node.end_lineno, node.end_col_offset
+        return (line, len(self.lines[line - 1].rstrip("\r\n").encode()) if self.ends_line(node) else column)
 
     def in_parentheses(self, node: Any) -> bool:
         """Whether the node stands directly between parentheses, so that it needs none of its own."""
@@ -244,14 +272,3 @@ def source_of(file: str, text: str) -> Source:
         SyntaxError: the text does not parse.
     """
     return Source(file, text)
-
-
-def _comments(text: str) -> list[str]:
-    """Those of a stretch of source, which need not be whole."""
-    found: list[str] = []
-    if "#" in text:
-        with contextlib.suppress(tokenize.TokenError, SyntaxError):  # at its end, or where a bracket has no partner
-            for token in tokenize.generate_tokens(io.StringIO(text).readline):
-                if token.type == tokenize.COMMENT:
-                    found.append(token.string.rstrip())
-    return found

@@ -22,28 +22,41 @@ class _Addresses(dict[str, str]):
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    import numpy as np
-    import torch
+def _table() -> dict[str, Callable[[], dict[str, Any]]]:
+    """What each module had. It is made when it is asked for: an interpreter may have no NumPy."""
+    texts = {"string_classes": (str, bytes), "int_classes": int, "FileNotFoundError": FileNotFoundError, "PY3": True}
+    urls = {"model_urls": _Addresses()}
+    networks = ("alexnet", "densenet", "googlenet", "inception", "mobilenet", "resnet", "squeezenet", "vgg")
+    return {
+        "numpy": _of_numpy,
+        "collections": lambda: {name: getattr(collections.abc, name) for name in collections.abc.__all__},
+        "fractions": lambda: {"gcd": math.gcd},
+        "inspect": lambda: {"getargspec": _getargspec},
+        "time": lambda: {"clock": time.process_time},
+        "torch._six": lambda: {"inf": math.inf, "nan": math.nan, "container_abcs": collections.abc, **texts},
+        "torchvision.models.utils": _of_torchvision,
+        **{f"torchvision.models.{each}": lambda: urls for each in networks},
+    }
 
+
+@functools.cache
+def _of_numpy() -> dict[str, Any]:
+    try:
+        import numpy as np
+    except ImportError:
+        return {}
     kinds = {each.__name__: each for each in (float, int, bool, object, complex, str)}
     numbers = {"Inf": np.inf, "Infinity": np.inf, "PINF": np.inf, "NINF": -np.inf, "infty": np.inf, "NaN": np.nan}
     widths = {"float_": np.float64, "complex_": np.complex128, "unicode_": np.str_, "string_": np.bytes_}
     functions = {"product": np.prod, "cumproduct": np.cumprod, "alltrue": np.all, "sometrue": np.any}
     renamed = {"in1d": np.isin, "trapz": getattr(np, "trapezoid", None), "row_stack": np.vstack, "long": int}
-    texts = {"string_classes": (str, bytes), "int_classes": int, "FileNotFoundError": FileNotFoundError, "PY3": True}
-    urls = {"model_urls": _Addresses()}
-    networks = ("alexnet", "densenet", "googlenet", "inception", "mobilenet", "resnet", "squeezenet", "vgg")
-    return {
-        "numpy": {**kinds, **numbers, **widths, **functions, **renamed},
-        "collections": {name: getattr(collections.abc, name) for name in collections.abc.__all__},
-        "fractions": {"gcd": math.gcd},
-        "inspect": {"getargspec": _getargspec},
-        "time": {"clock": time.process_time},
-        "torch._six": {"inf": math.inf, "nan": math.nan, "container_abcs": collections.abc, **texts},
-        "torchvision.models.utils": {"load_state_dict_from_url": torch.hub.load_state_dict_from_url},
-        **{f"torchvision.models.{each}": urls for each in networks},
-    }
+    return {**kinds, **numbers, **widths, **functions, **renamed}
+
+
+def _of_torchvision() -> dict[str, Any]:
+    import torch
+
+    return {"load_state_dict_from_url": torch.hub.load_state_dict_from_url}
 
 
 def _getargspec(function: Callable[..., Any]) -> Any:
@@ -53,10 +66,7 @@ def _getargspec(function: Callable[..., Any]) -> Any:
 def of(name: str) -> Any:
     """What this dotted name was; None where that is not known."""
     module, _, last = name.rpartition(".")
-    return _table().get(module, {}).get(last) if module.partition(".")[0] in _PACKAGES else None
-
-
-_PACKAGES = {"numpy", "collections", "fractions", "inspect", "time", "torch", "torchvision"}
+    return _table().get(module, dict)().get(last)
 
 
 def install(asked: Callable[[str, Any], bool]) -> bool:
@@ -65,7 +75,7 @@ def install(asked: Callable[[str, Any], bool]) -> bool:
     new = [(module, had) for name, had in _table().items() if (module := sys.modules.get(name)) is not None]
     new = [(module, had) for module, had in new if not isinstance(vars(module).get("__getattr__"), _Former)]
     for module, had in new:
-        vars(module)["__getattr__"] = _Former(module, had, asked)
+        vars(module)["__getattr__"] = _Former(module, had(), asked)
     return bool(new)
 
 

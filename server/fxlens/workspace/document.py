@@ -80,6 +80,8 @@ class Document:
     proving: asyncio.Task | None = None
     """Checks the fixes of what ``capturing`` found."""
     fixing: Fixing | None = None
+    fixes_awaited: int = 0
+    """How many requests wait for all fixes: an editor would drop them where problems are told meanwhile."""
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
     """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
     answers, so that undoing an edit asks nothing."""

@@ -355,8 +355,9 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
-        # An editor keeps the actions that it has asked for until problems are told.
-        self.show_again(document)
+        # An editor keeps the actions that it has asked for until problems are told, and then drops those on their way.
+        if not document.fixes_awaited:
+            self.show_again(document)
 
     async def _compare(self, document: Document, record: Record, first: asyncio.Task[None] | None) -> None:
         """Shows where models compute something else than their graphs for a reason that no rule knows."""

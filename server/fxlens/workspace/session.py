@@ -235,6 +235,13 @@ class Session:
         None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
         if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
+        document.fixes_awaited += 1
+        try:
+            return await self._fixed(document, record, parts)
+        finally:
+            document.fixes_awaited -= 1
+
+    async def _fixed(self, document: Document, record: Record, parts: Sequence[int]) -> fix_all.Fixed | None:
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
         text, checked = document.text, document.record or record

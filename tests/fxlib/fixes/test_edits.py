@@ -193,6 +193,26 @@ def test_no_comment_is_lost():
     assert any("x.shape[0]  # end" in each for each in without)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_comments_of_a_statement_stand_above_what_replaces_it(end):
+    """Those after a line that goes back to the first one's indentation, too; those of lines that go, go with them."""
+    test = "        if «isinstance(x, torch.Tensor)»:  # usual\n            x = x * 2  # twice\n"
+    other = "        else:  # a list\n            x = x[0]  # the first\n"
+    context = "        «with torch.no_grad():  # fixed\n            y = x * 2»  # twice\n"
+    alone = "        assert «isinstance(x, torch.Tensor)»  # no list\n"
+    for code, body, kept in (
+        ("FX202", test + other, ["# usual", "# a list", "# the first", "x = x * 2  # twice"]),
+        ("FX212", context, ["# fixed", "y = (x * 2).detach()  # twice"]),
+        ("FX202", alone, []),
+    ):
+        head = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        text, (place,) = unmark((head + body + "        return x\n").replace("\n", end), "net.py")
+        recipe = "detach" if code == "FX212" else "drop-type-test"
+        (fix,) = fixes.propose(Marked(place, code=code), {"net.py": text}.get, [recipe])
+        fixed = fixes.apply_fix(fix, {"net.py": text}.get)["net.py"]
+        assert fixed == (head + "".join(f"        {line}\n" for line in [*kept, "return x"])).replace("\n", end)
+
+
 def test_a_recipe_that_fails_costs_its_own_fixes_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

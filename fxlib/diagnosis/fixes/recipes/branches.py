@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
@@ -108,7 +106,7 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
     start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
 
     def written(tests: list[str]) -> list[Edit]:
-        lines = [*_comments(site, node, following), *first]
+        lines = list(first)
         if hoisted:
             lines += [f"{name} = {test}" for name, test in zip(fresh, tests, strict=True)]
             tests = fresh
@@ -156,21 +154,6 @@ def _chain(site: Site, node: ast.If, following: ast.stmt | None) -> tuple[list[a
 
 def _is_elif(site: Site, node: ast.If) -> bool:
     return site.source.between((node.lineno, node.col_offset), (node.lineno, node.col_offset + 4)) == "elif"
-
-
-def _comments(site: Site, node: ast.If, following: ast.stmt | None) -> list[str]:
-    """The comments inside of what is replaced; they go above the replacement."""
-    start, end = (node.lineno, node.col_offset), site.source.range_of(following or node)[1]
-    reader = io.StringIO(site.source.between((start[0], 0), end) + "\n").readline
-    comments = []
-    try:
-        for token in tokenize.generate_tokens(reader):
-            if token.type == tokenize.COMMENT:
-                comments.append(token.string)
-    except (tokenize.TokenError, IndentationError):
-        # The piece ends inside of its function, which the tokenizer remarks on at the very end.
-        return comments
-    return comments
 
 
 def _side(

@@ -80,7 +80,7 @@ def _instead(site: Site, whole: ast.expr, part: ast.expr) -> Edit:
 
 
 def block_for(site: Site, statement: ast.stmt, block: list[ast.stmt]) -> Edit | None:
-    """The statements of a block in place of the statement that holds it; nothing for none."""
+    """The statements of a block in place of the statement that holds it, each with its comment; nothing for none."""
     source = site.source
     if not block:
         if len(source.block_of(statement)[0]) == 1:
@@ -91,12 +91,12 @@ def block_for(site: Site, statement: ast.stmt, block: list[ast.stmt]) -> Edit | 
     if not source.starts_line(block[0]) or source.segment(block[0]).startswith("elif"):
         return None
     inside, outside = source.indent_of(block[0]), source.indent_of(statement)
-    (start, _), (_, end) = source.range_of(block[0]), source.range_of(block[-1])
-    above = start[0]
+    above, end, whole = block[0].lineno, source.line_end(block[-1]), source.line_end(statement)
     while source.blank_prefix(above - 1) == inside and source.lines[above - 2].lstrip().startswith("#"):
         above -= 1
     first, *others = source.between((above, len(inside)), end).splitlines()
-    return source.replace(statement, "\n".join([first, *(_moved(line, inside, outside) for line in others)]))
+    text = "\n".join([first, *(_moved(line, inside, outside) for line in others)])
+    return source.replace_range((statement.lineno, statement.col_offset), whole, text)
 
 
 def _moved(line: str, inside: str, outside: str) -> str:
