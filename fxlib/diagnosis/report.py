@@ -126,10 +126,10 @@ class Report:
 
     @property
     def graph_module(self) -> GraphModule | None:
-        """The graph as a module. It is made when somebody asks for it."""
+        """The graph as a module. It is made when somebody asks for it, with the values and places of its nodes."""
         make, self._make = self._make, None
-        if make is not None and self._graph is not None:
-            self._graph_module = make(self._graph)
+        if make is not None and (graph := self.graph) is not None:
+            self._graph_module = make(graph)
         return self._graph_module
 
     @property

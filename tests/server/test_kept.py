@@ -496,6 +496,23 @@ def test_a_file_that_was_imported_and_has_changed_is_seen(run):
     run(test)
 
 
+def test_a_file_that_changes_after_it_was_imported_and_before_it_is_looked_at(run):
+    """Here the file that imports it writes it; an editor does so at any moment."""
+
+    async def test(both: Both) -> None:
+        other = both.path.with_name("other.py")
+        other.write_text("SCALE = 2\n")
+        writing = f"from other import SCALE\nopen({str(other)!r}, 'w').write('SCALE = 2\\n')"
+        for line, used in (("from other import SCALE", FORKS), (writing, 0)):
+            text = TEXT.replace("SCALE = 2", line)
+            await both.records(text)
+            both.used = 0
+            await both.records(text)
+            assert both.used == used
+
+    run(test)
+
+
 ALIVE = [
     "import threading; threading.Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()",
     "import subprocess; subprocess.Popen(['sleep', '9'])",

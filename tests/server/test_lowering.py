@@ -42,12 +42,11 @@ def has_hint(message: dict) -> bool:
 
 
 def hints(client: Client, uri: str, version: int | None = None) -> list[dict]:
-    """Diagnostics come as the trace ends and again with what lowering adds."""
-    for _ in range(4):
-        found = [each for each in client.diagnostics(uri, version) if str(each.get("code", "")).startswith("FX4")]
-        if found:
-            return found
-    raise AssertionError("no hint on lowering")
+    """Lowering adds its hints last: after the trace, the proofs of fixes and the comparison have told theirs."""
+    told = client.wait(
+        lambda each: has_hint(each) and each["params"]["uri"] == uri and version in (None, each["params"]["version"])
+    )
+    return [each for each in told["params"]["diagnostics"] if str(each.get("code", "")).startswith("FX4")]
 
 
 def test_what_stays_in_pytorch_is_marked_before_anyone_lowers(shared: Client, folder: Path) -> None:

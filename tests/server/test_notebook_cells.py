@@ -230,7 +230,7 @@ def test_an_edit_a_move_and_a_deletion_of_cells(client: Client):
         # Base after Net: its name is not there when Net is defined, and the others go on.
         book.swap(moved - 1)
         problem = next(each for each in client.diagnostics(book.at(moved - 1)) if each["code"] == "FX301")
-        assert problem["range"]["start"]["line"] == 1 and "in the order of the cells" in problem["message"]
+        assert problem["range"]["start"]["line"] == 1 and "in cell order" in problem["message"]
         book.swap(moved - 1)
         (problem,) = client.diagnostics(book.at(moved))
         assert problem["code"] == "FX101" and problem["range"]["start"] == line(4, 11)

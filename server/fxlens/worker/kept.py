@@ -15,6 +15,7 @@ import linecache
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -41,6 +42,8 @@ _SHAPE = (
     "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_name", "co_freevars", "co_cellvars",
 )  # fmt: skip
 _CONTENT = ("co_code", "co_names", "co_varnames", "co_stacksize", "co_exceptiontable")
+_TICK = 20_000_000
+"""Nanoseconds that the times of files may be behind the clock."""
 
 
 class Codes(Protocol):
@@ -84,6 +87,7 @@ def prepare(message: Json) -> None:
     from fxlib.diagnosis.detectors import LOOKERS
     from fxlib.diagnosis.engine.instrument import Instrumentation
 
+    began = time.time_ns()
     job = _Silent(message)
     tree = ast.parse(job.text)
     targets = candidates.find(job, tree).targets
@@ -112,8 +116,9 @@ def prepare(message: Json) -> None:
         raise NotKept("it was not executed from its text")
     if children_of(os.getpid()):
         raise NotKept("its code has started processes")
-    files = {path: state_of(path) for path in user_file.imported_files(known)[0]}
-    files.pop(job.path, None)
+    files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != job.path}
+    if any(_written_since(began, path) for path in files):
+        raise NotKept("a file that it imports has changed meanwhile")  # before or after it was imported: nobody knows
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
     printed = _printed()
@@ -341,6 +346,14 @@ def state_of(path: str) -> object:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _written_since(moment: int, path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False  # only the editor has it
+    return max(found.st_mtime_ns, found.st_ctime_ns) >= moment - _TICK
 
 
 class _Silent(Job):
