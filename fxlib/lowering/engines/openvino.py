@@ -337,7 +337,7 @@ ENGINE = Engine(
     build=OpenvinoProgram,
     limits=(
         "bf16 needs a CPU that computes in it. Its `Pad` does not wrap around. It counts in 32 bits, and computes what "
-        "is float64 in the model in fp32."
+        "is float64 in the model in fp32. It refuses empty tensors: the library damages its memory there."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),
