@@ -230,17 +230,6 @@ class Session:
         request = replace(self._files.request(document), text=text)
         return await trace.run(self._environment.pool(document.folder), request)
 
-    async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
-        """What the proven fixes make of the document and the files that it uses, or of each of its ``parts`` by itself;
-        None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
-        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
-            return None
-        document.fixes_awaited += 1
-        try:
-            return await self._fixed(document, record, parts)
-        finally:
-            document.fixes_awaited -= 1
-
     async def _fixed(self, document: Document, record: Record, parts: Sequence[int]) -> fix_all.Fixed | None:
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
@@ -260,6 +249,17 @@ class Session:
                 fixing.task.cancel()
                 document.fixing = None if document.fixing is fixing else document.fixing
         return fixing.task.result() if document.text == text else None
+
+    async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
+        """What the proven fixes make of the document and the files that it uses, or of each of its ``parts`` by itself;
+        None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
+        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+            return None
+        document.fixes_awaited += 1
+        try:
+            return await self._fixed(document, record, parts)
+        finally:
+            document.fixes_awaited -= 1
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
