@@ -81,7 +81,10 @@ class Document:
     """Checks the fixes of what ``capturing`` found."""
     fixing: Fixing | None = None
     fixes_awaited: int = 0
-    """How many requests wait for all fixes: an editor would drop them where problems are told meanwhile."""
+    """How many requests wait for all fixes: meanwhile nothing is added to the problems of a text (``held``)."""
+    held: bool = False
+    said_version: int | None = None
+    """The version whose problems the client has, as far as they were known."""
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
     """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
     answers, so that undoing an edit asks nothing."""

@@ -6,10 +6,11 @@ An edit cancels the work in flight for its document; a result is shown only for 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from fxlens.jobs import captures as captures_job
@@ -42,6 +43,7 @@ from .tasks import Tasks
 log = logging.getLogger(__name__)
 
 _MOMENT = 0.1
+_AFTER_ANSWER = 0.2  # seconds, until an editor has applied what it asked for
 _REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
 _SOON = 0.1
 """Seconds: a trace that is this quick needs nothing shown before it."""
@@ -131,7 +133,25 @@ class Refreshing:
         if document.shown_version == document.version:
             self._say(document, document.shown, True)
 
+    @contextlib.contextmanager
+    def holding(self, document: Document) -> Iterator[None]:
+        """What jobs add to a text that is shown is held back: an editor drops the request for all fixes, which takes
+        seconds, when it gets problems meanwhile."""
+        document.fixes_awaited += 1
+        try:
+            yield
+        finally:
+            document.fixes_awaited -= 1
+            if document.held and not document.fixes_awaited:
+                document.held = False
+                # After the answer, and not if it changes the text.
+                asyncio.get_running_loop().call_later(_AFTER_ANSWER, self.show_again, document)
+
     def _say(self, document: Document, found: list[Finding], complete: bool) -> None:
+        if document.fixes_awaited and document.said_version == document.version:
+            document.held = True
+            return
+        document.said_version = document.version if complete else None
         if document.broken:  # where the cell that is typed in does not parse, its text as a whole does not either
             found = [*document.broken, *(each for each in found if each["code"] != "FX308")]
         self._publish(document, self._files.selected(document, found), complete)
@@ -355,9 +375,8 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
-        # An editor keeps the actions that it has asked for until problems are told, and then drops those on their way.
-        if not document.fixes_awaited:
-            self.show_again(document)
+        # An editor keeps the actions that it has asked for until it gets problems again.
+        self.show_again(document)
 
     async def _compare(self, document: Document, record: Record, first: asyncio.Task[None] | None) -> None:
         """Shows where models compute something else than their graphs for a reason that no rule knows."""

@@ -255,11 +255,8 @@ class Session:
         None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
         if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
-        document.fixes_awaited += 1
-        try:
+        with self._refreshing.holding(document):
             return await self._fixed(document, record, parts)
-        finally:
-            document.fixes_awaited -= 1
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
