@@ -33,6 +33,20 @@ class Older(nn.Module):
         sizes = np.array(widths, dtype=np.float)
         self.layer = nn.Linear(int(sizes[0]), int(sizes[1]))
 {FORWARD}""",
+    # a script that reads its data with a package that is missing
+    "reads_data.py": HEAD
+    + f"""import fxlens_no_such_h5 as h5
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+{FORWARD}
+
+with h5.File("data.h5") as file:
+    labels = file["labels"]
+""",
     # packages that the code goes on without
     "fallback.py": HEAD
     + f"""
@@ -349,6 +363,13 @@ def of(checked: dict[str, Any], name: str) -> list[tuple[str, str, str]]:
 def test_judged(checked: dict[str, Any], name: str):
     assert (checked[name]["status"], checked[name]["construct"]["source"]) == ("traced", JUDGED[name]), checked[name]
     assert not [each for each in of(checked, name) if each[1] == "error"]
+
+
+def test_a_statement_that_fails_for_a_missing_package_says_so(checked: dict[str, Any]):
+    (failed,) = [each for each in checked["reads_data.py"] if each["code"] == "FX301"]
+    assert failed["severity"] == "info"
+    assert failed["message"].startswith("This statement uses a package that cannot be imported.")
+    assert checked["reads_data.py::Net"]["status"] == "traced"
 
 
 def test_what_earlier_versions_had_is_told(checked: dict[str, Any]):

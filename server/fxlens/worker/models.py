@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, construct, example_inputs, kept, problems, render, specified, unchanged
+from . import alone, construct, example_inputs, kept, placeholders, problems, render, specified, unchanged
 from .job import Job
 from .parts import Parts
 from .scope import class_named
@@ -24,7 +24,7 @@ _MISSING = (
     "NotInstalled: ",
     "'NoWeights' object",
     "'Unusable' object",
-    "_Placeholder",
+    placeholders.MARK,
     *alone.ABOUT,
 )
 """What failures say that lie in the machine and not in the code."""

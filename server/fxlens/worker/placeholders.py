@@ -92,6 +92,10 @@ class _Placeholder(abc.ABCMeta):
         return iter(())
 
 
+MARK = _Placeholder.__name__
+"""Stands in what Python says of an operation that placeholders do not have."""
+
+
 def _name_of(cls: Any) -> str | None:
     return next((each.__dict__["stands_for"] for each in cls.__mro__ if "stands_for" in each.__dict__), None)
 

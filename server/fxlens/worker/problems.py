@@ -15,7 +15,7 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import alone, construct, example_inputs, network, script_arguments, tracebacks, user_file
+from . import alone, construct, example_inputs, network, placeholders, script_arguments, tracebacks, user_file
 from .errors import brief
 from .job import Job
 from .obstacles import is_inside
@@ -80,12 +80,14 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
     """The file raised while it was executed; ``partly`` where its classes are there all the same."""
     if partly:
         span = tracebacks.of_traceback(error.__traceback__, job.path)
-        text = f"This statement raises {brief(error)}. The classes of the file were traced without it"
+        missing = placeholders.MARK in str(error)
+        fails = "uses a package that cannot be imported" if missing else f"raises {brief(error)}"
+        text = f"This statement {fails}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
         if is_notebook(job.path) and isinstance(error, NameError):
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
-        # A script that ends, finds no data or device, reaches nobody or gets no arguments is not wrong elsewhere.
-        elsewhere = isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
+        # A script that ends, finds no data, package or device, or gets no answer or arguments, is not wrong elsewhere.
+        elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
         elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
