@@ -47,6 +47,19 @@ class Net(nn.Module):
 with h5.File("data.h5") as file:
     labels = file["labels"]
 """,
+    # the old constructor has data on whatever device is the default, and other layers are on meta
+    "mixed.py": HEAD
+    + """
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seeds = nn.Parameter(torch.Tensor(1, 4))
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x + self.seeds) * self.layer.state_dict()["weight"].abs().max().item()
+""",
     # packages that the code goes on without
     "fallback.py": HEAD
     + f"""
@@ -346,7 +359,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 JUDGED = {
-    "older.py::Older": "default", "sound.py::Sound": "default", "persistent.py::Persistent": "assumed",
+    "older.py::Older": "default", "mixed.py::Mixed": "default", "sound.py::Sound": "default",
+    "persistent.py::Persistent": "assumed",
     "compiled.py::Compiled": "default", "named.py::Named": "assumed", "named.py::Method": "assumed",
     "named.py::Asks": "assumed", "named.py::Noted": "assumed", "stages.py::Stages": "workspace",
     "quantized.py::Quantized": "workspace", "reads_messages.py::Reads": "default", "parallel.py::Column": "assumed",

@@ -334,11 +334,11 @@ def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
 
 
 def _on_meta(module: Any, without: bool = True) -> bool:
-    """Whether a module is on meta; ``without`` is the answer for one that has no tensors."""
+    """Whether any of a module is on meta: ``torch.Tensor(3, 4)`` has data there, too. ``without`` is the answer for one
+    that has no tensors."""
     import torch
 
     if not isinstance(module, torch.nn.Module):
         return False
-    for tensor in [*module.parameters(), *module.buffers()]:
-        return tensor.device.type == "meta"
-    return without
+    tensors = [*module.parameters(), *module.buffers()]
+    return any(tensor.device.type == "meta" for tensor in tensors) if tensors else without
