@@ -20,7 +20,8 @@ from fxlib.diagnosis.fixes.compare import Outcome, agree, run
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.joined import joined
 from fxlib.diagnosis.fixes.recipes.compiling import SETTINGS
-from fxlib.diagnosis.fixes.verify import Checker, Verdict
+from fxlib.diagnosis.fixes.verdict import Verdict
+from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.diagnosis.report import Finding
 from fxlib.ir.modules import copy_of
 

@@ -11,6 +11,7 @@ from typing import Any
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.imports import Bindings, needed
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
+from fxlib.diagnosis.fixes.verdict import Verdict
 
 __all__ = ["RECIPES", "REGISTERING", "SWITCH", "Branches", "Draft", "Fix", "Recipe", "Site", "recipe", "switched"]
 
@@ -73,7 +74,7 @@ class Fix:
             "edits": [edit.as_dict() for edit in self.edits],
         }
 
-    def settled(self, verdict: Any) -> Fix | None:
+    def settled(self, verdict: Verdict) -> Fix | None:
         """The fix as it may be offered after a verification; None when it must not be offered.
 
         It is dropped when the edited text fails, when the finding stays, or when numbers change. It is preferred when

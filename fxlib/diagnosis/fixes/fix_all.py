@@ -10,7 +10,8 @@ from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import load_file
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
-from fxlib.diagnosis.fixes.verify import Checker, Load, Read, Target
+from fxlib.diagnosis.fixes.verdict import Target
+from fxlib.diagnosis.fixes.verify import Checker, Load, Read
 
 __all__ = ["FixedFiles", "Target", "fix_all"]
 

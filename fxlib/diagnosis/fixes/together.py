@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from fxlib.diagnosis.fixes import apply_fix
 from fxlib.diagnosis.fixes.edits import mapped
 from fxlib.diagnosis.fixes.fix import REGISTERING, Fix
-from fxlib.diagnosis.fixes.verify import Checker, Verdict, mark
+from fxlib.diagnosis.fixes.verdict import Verdict
+from fxlib.diagnosis.fixes.verify import Checker, mark
 
 __all__ = ["prove_together"]
 

@@ -34,9 +34,10 @@ from fxlib.diagnosis.fixes.resize import shapes_of
 from fxlib.diagnosis.fixes.same_code import runs_the_same
 from fxlib.diagnosis.fixes.switching import differing, switching
 from fxlib.diagnosis.fixes.users import uses
+from fxlib.diagnosis.fixes.verdict import Target, Verdict
 from fxlib.ir.modules import copy_of
 
-__all__ = ["Checker", "Target", "Verdict", "verify"]
+__all__ = ["Checker", "Load", "Read", "mark", "verify"]
 
 Load = Callable[[str, dict[str, str]], Any]
 Read = Callable[[str], "str | None"]
@@ -49,43 +50,6 @@ _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be
 
 _edited: set[str] = set()
 """Files whose lines in `linecache` are those of the last text that any Checker of this process has executed."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed
-    rather than the user's."""
-
-    construct: str
-    inputs: str | None = None
-    assumed: bool = False
-
-
-@dataclass
-class Verdict:
-    """What a verification saw.
-
-    ``gone``: the finding is no longer reported at its place. ``moved_to``: lines of the edited text with findings that
-    were not there before. ``traces``: torch.fx traces the edited model. ``same_eager``: the edited model computes what
-    the original does, on every input tried; None where nothing could be compared. ``equal_to_eager``: the traced
-    module does too; None where it does not trace or where other findings make it differ. ``max_error``: the largest
-    absolute difference seen. ``side_effects``: what callers can notice beside the result. ``failed``: why the edited
-    text could not be used at all.
-    """
-
-    gone: bool = False
-    moved_to: list[int] = field(default_factory=list)
-    traces: bool = False
-    same_eager: bool | None = None
-    equal_to_eager: bool | None = None
-    max_error: float = 0.0
-    side_effects: list[str] = field(default_factory=list)
-    note: str | None = None
-    failed: str | None = None
-
-    @property
-    def compared(self) -> bool:
-        return self.same_eager is not None
 
 
 @dataclass

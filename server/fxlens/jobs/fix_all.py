@@ -36,7 +36,8 @@ def work(job: Job) -> None:
     after, and all fixes that were applied so far."""
     from fxlens.jobs.verify import checker_of
     from fxlens.worker import scope, user_file
-    from fxlib.diagnosis.fixes.fix_all import FixedFiles, Target, fix_all
+    from fxlib.diagnosis.fixes.fix_all import FixedFiles, fix_all
+    from fxlib.diagnosis.fixes.verdict import Target
 
     targets = [Target(**target) for target in job.message["targets"]]
     chosen = Selection(**job.message["selection"])

@@ -61,7 +61,7 @@ def work(job: Job) -> None:
     from fxlens.worker.errors import brief
     from fxlib.diagnosis.engine.search import unhindered
     from fxlib.diagnosis.fixes.together import prove_together
-    from fxlib.diagnosis.fixes.verify import Target as Made
+    from fxlib.diagnosis.fixes.verdict import Target as Made
 
     # Not by the clock: the next job begins each model anew, and on a busy machine would come no further.
     until = unhindered() + 2 * job.deadline
