@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-import os
 from collections.abc import Callable
 from typing import Any, get_args, get_origin
 
 import torch
 import torch.nn.functional as F
+
+from fxlib.ir.strict import STRICT
 
 __all__ = ["FUNCTIONS", "METHODS", "MODULES", "answer", "function", "method", "module"]
 
@@ -30,9 +31,6 @@ _LINALG: Any = torch._C._linalg  # type: ignore[attr-defined]
 FUNCTIONS: dict[Callable[..., Any], Rule] = {}
 METHODS: dict[str, Rule] = {}
 MODULES: dict[type, Rule] = {}
-
-
-STRICT = bool(os.environ.get("FXLIB_STRICT"))
 
 
 def answer(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,8 +18,11 @@ from fxlib.diagnosis.comparison.compare import copies, parting
 from fxlib.diagnosis.comparison.sides import Given, Made, Tracing, calls_of
 from fxlib.diagnosis.fixes.example import Example, Lacking
 from fxlib.diagnosis.report import Finding
+from fxlib.ir.strict import STRICT
 
 __all__ = ["Comparing"]
+
+log = logging.getLogger(__name__)
 
 
 class Comparing:
@@ -62,8 +67,12 @@ class Comparing:
                     yield Made(made, own)
 
             compared, found = parting(copies(model, calls, tracing), again, tracing)
-        except (Exception, SystemExit):
-            return None  # what raises here was reported by the trace, or is no matter of its graph
+        except (Exception, SystemExit) as error:
+            if _is_of_the_comparison(error):
+                if STRICT:
+                    raise
+                log.exception("%s could not be compared with its graph", construct)
+            return None  # what else raises here was reported by the trace, or is no matter of its graph
         if compared:
             self._known |= {type(each) for each in model.modules()}
         return found
@@ -81,3 +90,11 @@ class Comparing:
 
     def _is_large(self, model: nn.Module) -> bool:
         return sum(each.numel() for each in model.parameters() if not is_lazy(each)) > self.largest
+
+
+def _is_of_the_comparison(error: BaseException) -> bool:
+    """Whether the code of the comparison raised it, and neither the user's nor torch's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == os.path.dirname(__file__)

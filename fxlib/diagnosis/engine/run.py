@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import operator
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
@@ -26,14 +25,13 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
 from fxlib.ir.span import Site, Span
+from fxlib.ir.strict import STRICT
 
 __all__ = ["Course", "Notes", "Region", "Run", "guarded"]
 
 log = logging.getLogger(__name__)
 # Torch reports there whatever its shape functions refuse, with a traceback; it becomes a finding here.
 _fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
-# Set in the tests: an exception in a detector is let through.
-_STRICT = bool(os.environ.get("FXLIB_STRICT"))
 
 
 @dataclass(frozen=True)
@@ -186,6 +184,6 @@ def guarded(detector: Callable[..., None], *args: Any) -> None:
     try:
         detector(*args)
     except Exception:
-        if _STRICT:
+        if STRICT:
             raise
         log.exception("the detector %s failed; its findings are missing", getattr(detector, "__name__", detector))

@@ -7,7 +7,6 @@ again and compares with eager, which is what makes a fix *preferred*; ``fix_all`
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
+from fxlib.ir.strict import STRICT
 
 __all__ = [
     "RECIPES",
@@ -35,9 +35,6 @@ __all__ = [
 _ = _recipes
 
 log = logging.getLogger(__name__)
-
-# Set in the tests: an exception in a recipe is let through.
-_STRICT = bool(os.environ.get("FXLIB_STRICT"))
 
 # Tried for every loud rule that has fixes, after its own.
 _GENERIC = ("wrap", "lift-block", "lift-expression", "leaf-module")
@@ -127,7 +124,7 @@ def _drafts(recipe: Recipe, site: Site) -> list[Draft]:
         drafts = recipe.draft(site)
         return [drafts] if isinstance(drafts, Draft) else list(drafts or ())
     except Exception:
-        if _STRICT:
+        if STRICT:
             raise
         log.exception("the recipe %s failed; its fixes are missing", recipe.id)
         return []

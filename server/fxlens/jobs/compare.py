@@ -79,7 +79,9 @@ def work(job: Job) -> None:
 
 async def run(pool: Pool, request: Request, record: Record, without: Collection[str] = ()) -> dict[str, Compared]:
     """What the comparison of its traced models says, by their names; not of the targets ``without``."""
-    models = [_model(target) for target in record["targets"] if target["name"] not in without and _is_meant(target)]
+    models = [
+        _model(target) for target in record["targets"] if target["name"] not in without and _is_comparable(target)
+    ]
     if not models:
         return {}
     found: dict[str, Finding] = {}
@@ -102,7 +104,7 @@ async def run(pool: Pool, request: Request, record: Record, without: Collection[
     return {name: _laid(by_name[name], each) for name, each in found.items()}
 
 
-def _is_meant(target: Target) -> bool:
+def _is_comparable(target: Target) -> bool:
     flops = sum(node["flops"] or 0 for node in target["nodes"])
     known = target["construct"] and target["inputs"] and target["status"] == "traced"
     return bool(known and target["doubtful"] and flops <= _MOST_FLOPS)

@@ -227,6 +227,6 @@ def test_a_recipe_that_fails_costs_its_own_fixes_alone(
     monkeypatch.setitem(fixes.RECIPES, failing, replace(fixes.RECIPES[failing], draft=fail))
     with pytest.raises(ValueError):
         fixes.propose(finding, {"net.py": text}.get)
-    monkeypatch.setattr(fixes, "_STRICT", False)
+    monkeypatch.setattr(fixes, "STRICT", False)
     left = fixes.propose(finding, {"net.py": text}.get)
     assert left == [each for each in every if each.id != failing] and failing in caplog.text
