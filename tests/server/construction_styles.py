@@ -34,7 +34,118 @@ HELD = (
         return x * self.weight * scale
 """
 )
+MANY = [f"option_{number}" for number in range(70)]
+"""More names than a search has trials."""
 FILES = {
+    "by_fields/config.py": """from dataclasses import dataclass, field
+
+
+@dataclass
+class Inferred:
+    sizes: list = None
+    outputs: int = 3
+
+
+@dataclass
+class ModelConfig:
+    task: str = field(metadata={"choices": ["regression", "ranking"]})
+    dropout: float = 0.25
+
+
+@dataclass
+class OtherConfig(ModelConfig):
+    layers: str = "7-5"
+    depth: int = 2
+
+
+@dataclass
+class ByFieldsConfig(ModelConfig):
+    layers: str = "20-12"
+    activation: str = "Hardswish"
+""",
+    "by_fields/net.py": """import pytorch_lightning as pl
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+
+def merged(config, inferred):
+    inferred.sizes = config.get("sizes") or inferred.sizes
+    return OmegaConf.merge(OmegaConf.to_container(config), OmegaConf.to_container(inferred))
+
+
+class Sized(nn.Module):
+    def __init__(self, sizes: tuple[int, int]):
+        super().__init__()
+        self.embeddings = nn.ModuleList([nn.Embedding(x, y) for x, y in sizes])
+
+    def forward(self, x):
+        return sum(each(x) for each in self.embeddings)
+
+
+class Model(pl.LightningModule):
+    def __init__(self, config: DictConfig, **kwargs):
+        super().__init__()
+        assert "inferred" in kwargs, "inferred is missing"
+        config = merged(config, kwargs["inferred"])
+        if config.task == "ranking":
+            raise ValueError("ranking is not there yet")
+        self.save_hyperparameters(config)
+        self.build()
+
+
+class ByFields(Model):
+    def build(self):
+        self.sized = Sized(self.hparams.sizes)
+        layers, last = [], self.sized.embeddings[0].embedding_dim
+        for each in self.hparams.layers.split("-"):
+            layers += [nn.Linear(last, int(each)), getattr(nn, self.hparams.activation)()]
+            last = int(each)
+        self.layers = nn.Sequential(*layers, nn.Dropout(self.hparams.dropout), nn.Linear(last, self.hparams.outputs))
+
+    def forward(self, ids):
+        return self.layers(self.sized(ids))
+""",
+    "by_many/net.py": "from fxlens_no_such_parallel import get_tracker\n\n"
+    + IMPORTS
+    + """class Sharded(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+"""
+    + "".join(f"        self.{name} = args.{name}\n" for name in MANY)
+    + """        with get_tracker().fork():
+            self.linear = nn.Linear(args.width, args.width)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+TABLE = {"sharded": Sharded}
+
+
+class ByTable(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.layer = TABLE[args.kind](args)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def layers_for(args):
+    from by_many.net import Sharded
+
+    return Sharded, nn.Linear
+
+
+class ByChoice(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        First, Last = layers_for(args)
+        self.first, self.last = First(args), Last(args.width, 4)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+""",
     "by_argparse/net.py": NET.format(name="ByArgparse", parameters="args", width="args.hidden"),
     "by_argparse/train.py": """import argparse
 

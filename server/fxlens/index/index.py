@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from . import answers, bounded, captures, files, roles
 from .answers import Answer
+from .declarations import Declarations
 from .facts import Facts, digest_of, of_file
 from .matching import is_settings
 from .runs import Entry, Run, read
@@ -53,7 +54,8 @@ class Index:
         self._runs: dict[Entry, Run] = {}
         self._answers: dict[Symbol, Answer] = {}
         self._settings: dict[str, list[tuple[Value, tuple[str, int]]]] = {}
-        self.workspace.settings = self.settings
+        self._declarations = Declarations(self.workspace)
+        self.workspace.settings, self.workspace.declared = self.settings, self._declarations.fitting
 
     # ---- files
 
@@ -130,6 +132,7 @@ class Index:
 
     def _forget(self, path: str, shape: bool) -> None:
         self._settings.clear()
+        self._declarations.forget()
         if shape:
             self._runs.clear()
             self._answers.clear()

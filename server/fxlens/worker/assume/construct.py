@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,7 @@ from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
 from .slots import Option, Slot, State, chosen, given, render, walk
 
-_SECONDS = 2.0  # for one trial
+_SECONDS, _LONGER = 2.0, 5.0  # for one trial, and for one more that goes on where all others have ended
 _ABOUT_META = re.compile(
     r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned|set_data", re.I
 )
@@ -47,7 +48,7 @@ class Construction:
         readings = [
             self.reader.constructor(each)
             for each in self.kind.__mro__
-            if self.reader.is_own(vars(each).get("__init__"))
+            if self.reader.is_own(each.__init__ if each is self.kind else vars(each).get("__init__"))  # type: ignore[misc]
         ]
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
@@ -146,7 +147,7 @@ class Construction:
     ) -> Outcome:
         try:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(sandbox.trial(min(seconds, _SECONDS)))
+                stack.enter_context(sandbox.trial(seconds))
                 if around is not None:
                     stack.enter_context(around)
                 if meta:
@@ -172,13 +173,18 @@ class Construction:
         return (entered, *lines) if path else ()
 
     def search(self, budget: Budget) -> Found:
-        return search(
+        """A construction; where the one that got furthest only takes long, it gets the time."""
+        found = search(
             [self.start()],
             self.text,
-            lambda text, state: self.attempt(text, max(0.1, budget.left)),
+            lambda text, state: self.attempt(text, min(max(0.1, budget.left), _SECONDS)),
             self.remedies.moves,
             budget,
         )
+        if isinstance(found.outcome.error, sandbox.OutOfTime):
+            outcome = self.attempt(found.text, _LONGER)
+            found = replace(found, outcome=outcome) if outcome.ok else found
+        return found
 
 
 def _told(error: BaseException | None) -> str:

@@ -209,6 +209,9 @@ class Options:
 
     def _list(self, slot: Slot, how: str, kind: str = "list") -> list[Option]:
         notes, fixed = self._item_notes(slot)
+        numbers = all(annotated.kind(note) in ("int", "float", "bool") for note in notes)
+        if numbers and slot.view.part("item").has("unpack", "iterate"):  # `for x, y in sizes`
+            notes, fixed = [NOTHING], None
         length = fixed or self._length(slot)
         found = []
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
@@ -290,6 +293,8 @@ class Options:
         return [*like, *self._settings(slot, how)]
 
     def _settings(self, slot: Slot, how: str) -> list[Option]:
+        if annotated.is_attribute_dict(slot.annotation):
+            return self._namespace(slot, how)[::-1]
         if slot.view.has("key", "get", "mapping", "contains", "star"):
             return [*self._mapping(slot, how), *self._namespace(slot, how)]
         return self._namespace(slot, how)
