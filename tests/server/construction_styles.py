@@ -193,6 +193,106 @@ class ByName(nn.Module):
     + NET.format(name="ByPath", parameters="width=8", width="width"),
     "by_path/core/parts.py": "Scaled = 3\n",
     "by_path/run.py": 'import sys\n\nsys.path.append("core")\nfrom net import ByPath\n\nByPath(28)\n',
+    "by_raising/net.py": IMPORTS
+    + """URLS = {"w24d2": "", "w24d3": ""}
+
+
+class ByRaising(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.url = URLS["w{}d{}".format(args.width, args.depth)]
+        weight, kind = args.loss.split("*")
+        self.scale, self.kind = float(weight), kind
+        self.layers = nn.Sequential(*(nn.Linear(args.width, args.width) for _ in range(args.depth)))
+
+    def forward(self, x):
+        return self.layers(x) * self.scale
+""",
+    "by_raising/train.py": """import argparse
+
+from net import ByRaising
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=24)
+parser.add_argument("--depth", type=int, default=5)
+parser.add_argument("--loss", default="1.5*L1")
+model = ByRaising(parser.parse_args())
+""",
+    "by_function/configs/default.py": """import ml_collections
+
+
+def get_config():
+    config = ml_collections.ConfigDict()
+    config.model = model = ml_collections.ConfigDict()
+    model.width = 18
+    model.kind = "plain"
+    config.depth = 3
+    return config
+""",
+    "by_function/net.py": IMPORTS
+    + """import torch_geometric.nn.inits as inits
+
+
+class ByFunction(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if config.model.kind not in ("plain", "wide"):
+            raise ValueError(config.model.kind)
+        self.layers = nn.Sequential(*(nn.Linear(config.model.width, config.model.width) for _ in range(config.depth)))
+        inits.glorot(self.layers[0].weight)
+
+    def forward(self, x):
+        return self.layers(x)
+""",
+    "by_own_dict/net.py": IMPORTS
+    + """class AttrDict(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class ByOwnDict(nn.Module):
+    def __init__(self, h, kind=None):
+        super().__init__()
+        self.linear = nn.Linear(h.width, h.width)
+        if kind == "late":
+            self.scale = h.late
+        else:
+            raise NotImplementedError("kind")
+
+    def forward(self, x):
+        return self.linear(x)
+""",
+    "by_own_dict/train.py": "from net import AttrDict, ByOwnDict\n\nmodel = ByOwnDict(AttrDict({'width': 22}))\n",
+    "by_groups/net.py": """try:
+    import fxlens_no_such_kernels
+    import fractions
+except ImportError:
+    pass
+"""
+    + IMPORTS
+    + """_GROUP = None
+
+
+def get_parallel_group():
+    assert _GROUP is not None, "parallel group is not initialized"
+    return _GROUP
+
+
+def get_parallel_world_size():
+    return torch.distributed.get_world_size(group=get_parallel_group())
+
+
+class ByGroups(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.scale = torch.ones(width, device=torch.cuda.current_device())
+        width = width // get_parallel_world_size() * fractions.Fraction(1).numerator
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x) * self.scale.to(x.device)
+""",
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml

@@ -1,5 +1,5 @@
 """Classes of the workspace that declare what a configuration has, with the defaults: data classes, classes of
-attributes, and those whose ``__init__`` has defaults."""
+attributes, and those whose ``__init__`` has defaults; and functions that make one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import configs, documents, fields
 from .machine import MOST_STEPS, Exhausted, Frame
 from .runs import Interpreter
 from .symbols import Symbol
-from .values import Class, External, Hole, Mapping, Object, Value
+from .values import Class, External, Function, Hole, Mapping, Object, Value
 from .workspace import Workspace, distance
 
 Declared = tuple[Mapping, tuple[str, int]]
@@ -20,6 +20,8 @@ _NAMED = re.compile(r"config|cfg|args|arguments|params|settings|options|hparams"
 _MOST, _MOST_ALONE, _MOST_BESIDE = 3, 12, 4
 _LEAST, _LEAST_ALONE, _LEAST_OF_FILE = 0.6, 0.3, 0.8
 _MOST_FILES = 40
+_MAKES = re.compile(r"(get|make|build|create|default)_(\w+_)?(configs?|cfg|hparams)(_defaults)?")
+_MOST_FUNCTIONS = 12
 
 
 class Declarations:
@@ -114,6 +116,26 @@ class Declarations:
                 value = configs.described(machine, given, "config", path)
                 if isinstance(value, Mapping):
                     yield value, (path, 1)
+
+
+def given_by_functions(workspace: Workspace, near: str) -> Iterator[Declared]:
+    """What functions give that make a configuration and need nothing, ``def get_config():``, the nearest first."""
+    found = [
+        (distance(near, path), path, scope)
+        for path, facts in workspace.facts.items()
+        for scope in facts.scopes
+        if _MAKES.fullmatch(scope.name)
+    ]
+    for _, path, scope in sorted(found, key=lambda each: (*each[:2], each[2].name))[:_MOST_FUNCTIONS]:
+        machine = Interpreter(workspace, MOST_STEPS)
+        machine.frames.append(Frame(path, "", machine.names_of(path)))
+        function = machine.module_name(path, scope.name)
+        arguments = function.node.args if isinstance(function, Function) else None
+        if isinstance(function, Function) and arguments is not None and len(arguments.args) == len(arguments.defaults):
+            with suppress(Exhausted, RecursionError):
+                made = machine.invoke(function, [], {})
+                if isinstance(made, Mapping) and made.items:
+                    yield made, (path, scope.line)
 
 
 def _defaults(machine: Interpreter, kind: Symbol) -> dict[str, Value]:

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from .search import Budget, Found, Outcome, search
 from .slots import Option, Slot, State, chosen, given, render, walk
 
 _SECONDS, _LONGER = 2.0, 5.0  # for one trial, and for one more that goes on where all others have ended
+_MOST_LACKS = 3
 _ABOUT_META = re.compile(
     r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned|set_data", re.I
 )
@@ -118,24 +119,21 @@ class Construction:
             outcome = again if again.ok else outcome
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
-            if again.ok or again.progress >= outcome.progress:
+            if again.ok or again.progress >= outcome.progress or alone.is_about(again.error):
                 outcome = again
-        if not outcome.ok and (loader := sandbox.loading(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=sandbox.without_loading(loader))
-            return again if again.ok else outcome
-        if not outcome.ok and alone.is_about(outcome.error):
-            lacking = outcome.error
-            outcome = self._once(code, seconds, meta=True, around=alone.alone(lacking))
+        return self._without_what_it_lacks(code, seconds, outcome)
+
+    def _without_what_it_lacks(self, code: Any, seconds: float, first: Outcome) -> Outcome:
+        """Without weights, a device, a group of processes, a tokenizer, a package: one after the other, as the
+        constructor asks for them.  As it was where that leads no further."""
+        outcome, lacking = first, list[BaseException]()
+        while outcome.error is not None and len(lacking) < _MOST_LACKS and _without(outcome.error) is not None:
+            lacking.append(outcome.error)
+            outcome = self._once(code, seconds, meta=True, lacking=lacking)
             if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
-                outcome = self._once(code, seconds, meta=False, around=alone.alone(lacking))
-            return outcome
-        if (tokenizer := tokenizers.behind(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
-            return again if again.ok else outcome
-        if (absent := fallbacks.behind(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=fallbacks.standing_in(absent))
-            return again if again.ok or again.progress > outcome.progress else outcome
-        return outcome
+                outcome = self._once(code, seconds, meta=False, lacking=lacking)
+        further = outcome.ok or outcome.progress > first.progress or alone.is_about(first.error)
+        return outcome if further else first
 
     def _once(
         self,
@@ -144,12 +142,14 @@ class Construction:
         meta: bool,
         counting: bool = False,
         around: contextlib.AbstractContextManager[None] | None = None,
+        lacking: Sequence[BaseException] = (),
     ) -> Outcome:
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(sandbox.trial(seconds))
-                if around is not None:
-                    stack.enter_context(around)
+                for context in (around, *map(_without, lacking)):
+                    if context is not None:
+                        stack.enter_context(context)
                 if meta:
                     stack.enter_context(sandbox.on_meta(counting))
                 value = eval(code, self.names)
@@ -185,6 +185,18 @@ class Construction:
             outcome = self.attempt(found.text, _LONGER)
             found = replace(found, outcome=outcome) if outcome.ok else found
         return found
+
+
+def _without(error: BaseException) -> contextlib.AbstractContextManager[None] | None:
+    """In what a constructor works without that which it has not, by what it raised."""
+    if (loader := sandbox.loading(error)) is not None:
+        return sandbox.without_loading(loader)
+    if alone.is_about(error):
+        return alone.alone(error)
+    if (tokenizer := tokenizers.behind(error)) is not None:
+        return tokenizers.without(tokenizer)
+    absent = fallbacks.behind(error)
+    return None if absent is None else fallbacks.standing_in(absent)
 
 
 def _told(error: BaseException | None) -> str:

@@ -38,6 +38,8 @@ class Growing:
             name = failed.error.args[0]
         if name is None or not failed.path or isinstance(getattr(failed.error, "obj", None), ModuleType):
             return
+        if isinstance(failed.error, KeyError) and _is_constant(asked.owner(failed), failed):
+            return
         wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
         read = asked.of(self.options.reader, failed)
         for slot in self._containers(failed, blamed, state, name):
@@ -109,6 +111,11 @@ class Growing:
         if reading is None or reading.extra is None:
             return []
         return View([reading.parameters[reading.extra]]).part("key", name).places
+
+
+def _is_constant(thing: Any, failed: Failure) -> bool:
+    """Whether it is a variable of a file: ``URLS[f"r{blocks}"]``."""
+    return thing is not None and any(each is thing for each in failed.path[-1].frame.f_globals.values())
 
 
 def _read_of(slot: Slot, name: str) -> View:

@@ -25,6 +25,7 @@ _TENSOR_METHODS = {
 } | KEEPING  # fmt: skip
 _TEXT_METHODS = {
     "lower", "upper", "startswith", "endswith", "strip", "replace", "rsplit", "format", "title", "capitalize", "join",
+    "find", "rfind", "lstrip", "rstrip", "partition", "rpartition", "isdigit", "zfill", "casefold",
 }  # fmt: skip
 _MAPPING_METHODS = {"items", "keys", "values", "get", "pop", "setdefault", "update"}
 _LIST_METHODS = {"append", "extend", "insert", "index", "count"}

@@ -32,8 +32,8 @@ _WANTED: list[tuple[str, tuple[str, ...]]] = [
      r"'(append|extend|index|__getitem__|copy)'", ("list", "tuple", "mapping")),
     (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string "
     r"indices must", ("mapping", "dict", "config")),
-    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected "
-    r"str|must be str|name must be string", ("str", "choice")),
+    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format|find|rsplit|isdigit)'|"
+     r"expected str|must be str|name must be string", ("str", "choice")),
     (r"cannot be interpreted as an integer|must be integers|must be (an )?int|integer is required|must be real number|"
      r"unsupported operand|not supported between|must be Number|found at position|can't multiply sequence|"
      r"must be tuple of ints|received an invalid combination|bad operand|should be a number|expected a number|"
@@ -169,6 +169,7 @@ class Remedies:
             value = _evaluated(node, failed.path[-1])
             if isinstance(value, (dict, list, tuple)):
                 there += [each for each in list(value)[:8] if type(each) in (str, int)]
+        yield from self._put_together(str(failed.error.args[0]) if failed.error.args else "", there, state)
         for slot, _ in blamed[:3]:
             if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
                 continue
@@ -178,6 +179,16 @@ class Remedies:
                     yield self._together(
                         slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state
                     )
+
+    def _put_together(self, key: str, there: list[Any], state: State) -> Iterator[Move]:
+        """A key made of numbers, ``urls[f"r{blocks}f{width}"]``: the numbers of one that is there."""
+        plain = re.sub(r"\d+", "0", key)
+        for each in there if plain != key else ():
+            if isinstance(each, str) and re.sub(r"\d+", "0", each) == plain:
+                pairs = zip(re.findall(r"\d+", key), re.findall(r"\d+", each), strict=True)
+                wanted = {old: new for old, new in pairs if old != new}
+                slots = [slot for slot in walk(self.slots, state) if chosen(slot, state).text in wanted]
+                yield {slot: slot.add(Option("int", "error", wanted[chosen(slot, state).text])) for slot in slots}
 
     def _named(self, error: AttributeError, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """A text that names a class of a module, ``getattr(decoders, kind)``, or a part of a method's name,

@@ -95,9 +95,17 @@ def search(
         found = Found(state, text, outcome, len(tried))
         if best is None or outcome.ok or outcome.progress > best.outcome.progress:
             best = found
-        if not outcome.ok:
-            key = _Further((outcome.progress, grown))
-            heapq.heappush(front, (key, next(order), state, outcome, iter(moves(state, outcome)), grown))
+        if outcome.ok:
+            return found
+        rest = iter(moves(state, outcome))
+        if isinstance(outcome.error, (AttributeError, KeyError)):
+            first = next(rest, None)
+            if isinstance(first, Growth) and not budget.spent():
+                # However far it got: only what is written there is missing.
+                heapq.heappush(front, (_Further((outcome.progress, grown)), next(order), state, outcome, rest, grown))
+                return visit({**state, **first}, grown + 1) or found
+            rest = itertools.chain([first] if first is not None else [], rest)
+        heapq.heappush(front, (_Further((outcome.progress, grown)), next(order), state, outcome, rest, grown))
         return found
 
     for start in starts:
