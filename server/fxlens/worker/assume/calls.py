@@ -307,7 +307,8 @@ class Calls:
         for result in reading.returns:
             if isinstance(result, Place):
                 return came.get(id(result), result)
-        return reading.returns[0] if len(reading.returns) == 1 and isinstance(reading.returns[0], Known) else None
+        first = reading.returns[0] if len(reading.returns) == 1 else None
+        return first if isinstance(first, (Known, Local)) else None
 
 
 def _one_of(values: list[Any]) -> Place | None:

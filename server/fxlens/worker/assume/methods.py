@@ -51,6 +51,8 @@ def called(bound: Bound, args: list[Any], kwargs: dict[str, Any], apply: Apply) 
         return part
     if name in _TEXT_METHODS:
         place.use("string", name)
+        if name in ("startswith", "find") and constants and isinstance(constants[0], str):
+            place.use("compare", constants[0])
         return place
     if name == "split" and (not constants or isinstance(constants[0], str)):
         place.use("string", name)
