@@ -293,6 +293,42 @@ class ByGroups(nn.Module):
     def forward(self, x):
         return self.linear(x) * self.scale.to(x.device)
 """,
+    "by_prefix/net.py": IMPORTS
+    + """def norm_for(kind):
+    def normed(layer):
+        nonlocal kind
+        if kind.startswith("spectral"):
+            rest = kind[len("spectral"):]
+        return layer if rest == "" else nn.Sequential(layer, nn.Identity())
+
+    return normed
+
+
+class ByPrefix(nn.Module):
+    def __init__(self, opt):
+        super().__init__()
+        norm = norm_for(opt.norm_E)
+        self.layer = norm(nn.Linear(opt.width, opt.width))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "unnamed/net.py": NET.format(name="Named", parameters="width=8", width="width")
+    + "\n\nWIDTH = widths_of_nobody[0]\n"
+    + "\n\n"
+    + NET.format(name="After", parameters="width=8", width="width").removeprefix(IMPORTS),
+    "twice/table.py": """TABLE = {}
+
+
+def register(cls):
+    if cls.__name__ in TABLE:
+        raise ValueError(f"{cls.__name__} already registered")
+    TABLE[cls.__name__] = cls
+    return cls
+""",
+    "twice/net.py": "from twice.table import register\n"
+    + NET.format(name="Twice", parameters="width=8", width="width").replace("class Twice", "@register\nclass Twice")
+    + "\n\nfrom math import fxlens_no_such_function\n",
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml
