@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from fxlib.captures import judge, specify
 from fxlib.ir.span import source_text
@@ -58,3 +59,26 @@ def test_without_it_nothing_is_found_and_the_batch_varies(name, tmp_path):
     assert [each.code for each in found.findings] == [] and found.verdicts["shapes"].outcome == "captured"
     specification = specify(model, inputs)
     assert specification.proven and '0: Dim("batch"' in specification.text
+
+
+class Strided(nn.Sequential):
+    def __init__(self):
+        super().__init__(*(nn.Conv2d(width, 4, 3, stride=2, padding=1) for width in (3, 4, 4, 4)))
+
+    def forward(self, x):
+        return super().forward(x).mean((2, 3))
+
+
+def test_a_least_size_is_found_from_the_guards_of_torch():
+    """Each export takes a second or more: not one for each size below it."""
+    specification = specify(Strided().eval(), (torch.randn(2, 3, 48, 48),))
+    text = '{"x": {0: Dim("batch"), 2: Dim("height", min=17), 3: Dim("width", min=17)}}'
+    assert specification.proven and specification.text == text
+
+
+def test_what_makes_the_export_fail_without_advice_is_left_out():
+    """torch.export cannot decide how many windows two poolings with ceil_mode have."""
+    pools = [nn.MaxPool2d(3, 2, ceil_mode=True) for _ in range(3)]
+    specification = specify(nn.Sequential(*pools).eval(), (torch.randn(2, 3, 64, 64),))
+    assert specification.proven and specification.text == '{"x": {0: Dim("batch")}}'
+    assert len(specification.limits) == 2
