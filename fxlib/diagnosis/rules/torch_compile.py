@@ -306,7 +306,7 @@ Give a number that changes with every call as a tensor.""",
         "Compiled again: something that the graph assumes has changed",
         "The compiled graph assumes a value of {it} that changes, so it is compiled again",
         "info",
-        """torch.compile compiles for what it sees in the first call, and checks it before each later one with a *guard*:
+        """torch.compile compiles for what it sees in the first call, and checks it by *guards* before each later one:
 types, devices, the grad mode, global variables, objects in containers. If a guard fails, forward is compiled again.
 The message quotes the guard that failed. Pass a global number that changes as a tensor argument instead.""",
         torch_text="G['FACTOR'] == 1",

@@ -184,8 +184,8 @@ parameters as constants; export such a model without its gradient.""",
         "A Python attribute that forward changes is constant in the exported program",
         "The exported program does not update {it}",
         "warning",
-        """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in a
-Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
+        """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in
+a Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
 A buffer is part of the program, which updates it at each call.""",
         fixes=("state-to-buffer",),
         torch_text="",
