@@ -54,7 +54,7 @@ def judge(
     """
     wanted = list(captures)
     if unknown := [name for name in wanted if name not in CAPTURES]:
-        raise ValueError(f"captures: {', '.join(unknown)} cannot be judged here; take some of {', '.join(CAPTURES)}")
+        raise ValueError(f"captures: unknown {', '.join(unknown)}; choose from {', '.join(CAPTURES)}")
     judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
     reason = torch_side.missing()

@@ -140,7 +140,7 @@ def _sentence(each: Recompile) -> str:
         )
     if "___stack" in each.words:
         return (
-            "A Python value computed before the graph break changes on a later call, so what follows it is compiled again."
+            "A Python value from before the graph break changes later, so the code after the break is compiled again."
         )
     later = "later calls" if each.times > 1 else "a later call"
     return f"The graph assumes `{each.words}`, which does not hold on {later}, so it is compiled again."
@@ -156,7 +156,7 @@ def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
     if root == "self":
         return "FX621", "Keep it in a buffer." if each.times > 1 else "Set it in __init__."
     if root in parameters and ":" not in each.words:
-        return "FX622", "Give a number that changes as a tensor."
+        return "FX622", "Pass a number that changes as a tensor."
     return "FX623", ""
 
 

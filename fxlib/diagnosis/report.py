@@ -160,4 +160,4 @@ class Report:
 
 
 def _where(span: Span | None) -> str:
-    return "(no place)" if span is None else f"{span.file}:{span.line}"
+    return "(no location)" if span is None else f"{span.file}:{span.line}"

@@ -62,14 +62,14 @@ class BuildOptions:
             TypeError: `cache_dir` is no path, or `profiles` no mapping.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
-            raise ValueError(f"BuildOptions takes as threads a number of 1 or more, or None, not {self.threads!r}")
+            raise ValueError(f"BuildOptions: threads must be a number of 1 or more, or None, not {self.threads!r}")
         if isinstance(self.timeout_s, bool) or not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0:
-            raise ValueError(f"BuildOptions takes as timeout_s a number of seconds above 0, not {self.timeout_s!r}")
+            raise ValueError(f"BuildOptions: timeout_s must be a number of seconds above 0, not {self.timeout_s!r}")
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
-            raise TypeError(f"BuildOptions takes as cache_dir a path, not {type(self.cache_dir).__name__}")
+            raise TypeError(f"BuildOptions: cache_dir must be a path, not {type(self.cache_dir).__name__}")
         if not isinstance(self.profiles, Mapping):
             kind = type(self.profiles).__name__
-            raise TypeError(f"BuildOptions takes as profiles a mapping of inputs to three shapes, not {kind}")
+            raise TypeError(f"BuildOptions: profiles must be a mapping of inputs to three shapes, not {kind}")
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class LoweredModule(torch.nn.Module):
             TypeError, ValueError: as `forward`.
         """
         if type(runs) is not int or runs < 1:
-            raise ValueError(f"profile() makes one run or more, not {runs!r}")
+            raise ValueError(f"profile(): runs must be 1 or more, not {runs!r}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -179,9 +179,9 @@ def lower(
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
     if options is not None and not isinstance(options, BuildOptions):
-        raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
+        raise TypeError(f"lower(): options must be a fxlib.lowering.BuildOptions, not {type(options).__name__}")
     if progress is not None and not callable(progress):
-        raise TypeError(f"lower() takes as progress a function of a text and a fraction, not {type(progress).__name__}")
+        raise TypeError(f"lower(): progress must be a function of a text and a fraction, not {type(progress).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
     prepared = prepare(

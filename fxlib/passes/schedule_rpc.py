@@ -126,7 +126,7 @@ def schedule_rpc(
     check_traced(graph_module, "schedule_rpc()")
     if blocking is not None and not isinstance(blocking, dict):
         raise TypeError(
-            f"schedule_rpc() takes as blocking a dict of functions to their asynchronous forms, not "
+            f"schedule_rpc(): blocking must be a dict of functions to their asynchronous forms, not "
             f"{type(blocking).__name__}"
         )
     table = blocking_calls() if blocking is None else blocking

@@ -55,13 +55,13 @@ def split_into_stages(
     """
     check_traced(graph_module, "split_into_stages()")
     if type(count) is not int:
-        raise TypeError(f"split_into_stages() takes as count an integer, not {type(count).__name__}")
+        raise TypeError(f"split_into_stages(): count must be an integer, not {type(count).__name__}")
     if count < 1:
-        raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
+        raise ValueError(f"split_into_stages(): count must be 1 or more, not {count}")
     if isinstance(weigh, str) and weigh not in _WEIGHTS:
-        raise KeyError(f"split_into_stages(weigh={weigh!r}) is none of {', '.join(map(repr, _WEIGHTS))}")
+        raise KeyError(f"split_into_stages(): weigh={weigh!r} must be one of {', '.join(map(repr, _WEIGHTS))}")
     if not isinstance(weigh, str) and not callable(weigh):
-        raise TypeError(f"split_into_stages() takes as weigh a name or a function, not {type(weigh).__name__}")
+        raise TypeError(f"split_into_stages(): weigh must be a name or a function, not {type(weigh).__name__}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
     check_count(graph_module, inputs, "split_into_stages()")
@@ -92,7 +92,7 @@ def _weight(measure: Weigh, cost: NodeCost) -> float:
     weight: Any = measure(cost)
     if isinstance(weight, bool) or not isinstance(weight, Real) or weight != weight:
         raise TypeError(
-            f"split_into_stages() takes as weigh a function that gives a number, and this one gave {weight!r} for "
+            f"split_into_stages(): weigh must be a function that gives a number, and this one gave {weight!r} for "
             f"{cost.name}"
         )
     return max(float(weight), 0.0)
@@ -106,9 +106,9 @@ def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
         ValueError: there are no stages.
     """
     if not isinstance(stages, (list, tuple)):
-        raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
+        raise TypeError(f"run_stages() needs the list that split_into_stages() returned, not {type(stages).__name__}")
     if not stages:
-        raise ValueError("run_stages() got no stages; split_into_stages() gives one or more")
+        raise ValueError("run_stages() got no stages; pass the list that split_into_stages() returned")
     for stage in stages:
         check_traced(stage, "run_stages()")
     takes = signature(stages[0].forward)

@@ -196,18 +196,18 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
     written = place_of(seen.written.get(apart.buffer or ""), {})
     if found is None and written is not None:
         place: Place | None = written
-        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph does"
+        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph"
     elif found is None:
         place = _returned(model)
-        text = f"In {call}, the graph does not do what eager does: {apart.text[:_LONGEST]}"
+        text = f"In {call}, the graph differs from eager: {apart.text[:_LONGEST]}"
     else:
         place, node = found.place, found.node
         it = _it(place)
         text = {
-            "kept": f"The graph keeps {found.new} for {it}, as it was while tracing; in {call} eager has {found.old}",
+            "kept": f"The graph keeps {found.new}, the value of {it} while tracing; in {call} eager has {found.old}",
             "value": f"In {call}, {it} gives {found.old} in eager and {found.new} in the graph",
-            "way": f"In {call}, {it} decides otherwise in eager; the graph always goes the way of the trace",
-            "only": f"In {call}, eager does not come to {it}; the graph always does",
+            "way": f"In {call}, {it} decides differently in eager; the graph always takes the branch of the trace",
+            "only": f"In {call}, eager does not reach {it}; the graph always does",
         }[found.kind]
     return Findings().add(CODE, place, text, node=node)
 

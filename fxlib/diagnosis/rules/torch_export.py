@@ -118,7 +118,7 @@ dictionary.""",
         "FX506",
         "export-state",
         "torch.export fails: forward replaces a tensor of the module",
-        "forward replaces a tensor of the module",
+        "A tensor of the module is replaced in forward",
         "error",
         """A parameter or buffer got another tensor through `.data`, or a tensor made in forward stayed in the module.
 Write into a buffer instead: `self.mean.copy_(value)`, or an assignment to an attribute created with

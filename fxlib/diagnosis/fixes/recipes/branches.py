@@ -24,7 +24,7 @@ def if_to_where(site: Site) -> Draft | None:
 
 
 _WHERE_NOTE = "both branches are computed in every call"
-HAZARD = "gradients may be NaN: torch.where computes a branch also where its condition does not hold"
+HAZARD = "gradients may be NaN: torch.where also computes the branch that is not selected"
 _CONDITION = "\0"  # stands in the text of a side for the condition that guards an operand
 
 

@@ -159,7 +159,7 @@ def check_condition(site: Site) -> list[Draft]:
     drafts = []
     for text in (site.text(test), _negated(site, test)):
         line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
-        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises where `{text}` does not hold"))
+        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises if `{text}` does not hold"))
     return drafts
 
 
@@ -323,4 +323,4 @@ def copy_without_grad(site: Site) -> Draft | None:
     no_grad, edits = site.need("torch.no_grad")
     inner = site.source.indent_of(statement) + site.source.indent_unit
     text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Write into the tensor itself", [*edits, site.source.replace(statement, text)])
+    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)])

@@ -117,7 +117,7 @@ def slice_without_asking(site: Site) -> Draft | None:
     asked = {f"{name}.shape[{dim}]", f"{name}.size({dim})", *([f"len({name})"] if not dim else [])}
     if _text(test.left) not in asked or _text(last.upper) != _text(test.comparators[0]):
         return None
-    return Draft("Slice without asking for the size", [site.source.replace(node, site.text(statement))])
+    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))])
 
 
 def _text(node: ast.AST) -> str:
@@ -154,7 +154,7 @@ def without_empty_case(site: Site) -> Draft | None:
     if edit is None:
         return None
     return Draft(
-        f"Leave out whether `{name}` is empty",
+        f"Remove the test whether `{name}` is empty",
         [edit],
         branches=Branches(1, (made,), (made, edit)),
     )

@@ -42,7 +42,7 @@ def only_in_python(site: Site) -> Draft | None:
         lines = site.source.segment(each).split("\n")
         body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
         edits = [*edits, site.source.replace(each, f"if not {compiling}():\n{indent}{unit}{body}")]
-    return Draft("Leave it out of the graph", edits, "compiled, it does nothing")
+    return Draft("Run it only in eager", edits, "it does nothing when compiled")
 
 
 def _together(statement: ast.stmt, function: FunctionNode) -> list[ast.stmt] | None:
@@ -117,13 +117,13 @@ def say_and_choose(site: Site) -> Draft | None:
         return [*edits, *(replace(each, text=first + each.text) if each.start == own else each for each in changes)]
 
     branches = draft.branches and replace(draft.branches, after=tuple(with_it(draft.branches.after)))
-    note = f"{draft.note}; compiled, it says nothing"
+    note = f"{draft.note}; no message when compiled"
     return replace(
         draft,
         edits=with_it(draft.edits),
         branches=branches,
         note=note,
-        title=f"{draft.title}, and say it in Python only",
+        title=f"{draft.title}, and report it only in eager",
     )
 
 
@@ -132,7 +132,7 @@ def without_copy(site: Site) -> Draft | None:
     """`copy.deepcopy(self.inner)` in forward to `self.inner`."""
     for call in site.nearest(ast.Call):
         if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
-            return Draft("Use it without copying", [site.source.replace(call, site.text(call.args[0]))])
+            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))])
     return None
 
 
@@ -147,7 +147,7 @@ def without_script(site: Site) -> Draft | None:
         same = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr in attributes]
         if same and site.call_name(node.value) in _SCRIPTED:
             inner = site.text(node.value.args[0])
-            return Draft("Use the module that was scripted", [site.source.replace(node.value, inner)])
+            return Draft("Use the module without scripting it", [site.source.replace(node.value, inner)])
     called = {node.id for node in ast.walk(site.node) if isinstance(node, ast.Name)}
     functions = [each for each in site.source.tree.body if isinstance(each, ast.FunctionDef) and each.name in called]
     for function in functions:
@@ -206,7 +206,7 @@ def dynamo_setting(site: Site) -> Draft | None:
         return None
     config, edits = site.need(_CONFIG)
     text = f"{config}.{setting} = True"
-    note = "a setting for all that is compiled in the process; importing the file imports torch's compiler"
+    note = "it applies to everything that the process compiles, and importing the file then imports torch's compiler"
     return Draft(f"Set {text}", [*edits, _at_the_top(site, text)], note)
 
 

@@ -53,7 +53,7 @@ def fill_where(site: Site) -> Draft | None:
         lines.append(f"{site.text(tensor)}.copy_({where}({name}, {site.text(value)}, {site.text(tensor)}))")
     text = ("\n" + site.source.indent_of(node)).join(lines)
     edits = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace(node, text)]
-    return Draft("Fill with torch.where", edits, "what is written is computed in every call")
+    return Draft("Fill with torch.where", edits, "the value is computed in every call")
 
 
 def _filled(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
@@ -87,7 +87,7 @@ def continue_to_where(site: Site) -> Draft | None:
     text = f"{target.id} = {where}({condition[0]}, {target.id}, {site.text(rest[0].value)})"
     start, end = site.source.range_of(node)[0], site.source.range_of(rest[0])[1]
     changes: list[Edit] = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace_range(start, end, text)]
-    return Draft("Choose with torch.where", changes, "what is left out is computed, too")
+    return Draft("Choose with torch.where", changes, "the skipped part is computed as well")
 
 
 @recipe("unchecked-distribution")
@@ -101,5 +101,5 @@ def unchecked_distribution(site: Site) -> Draft | None:
         inner = site.text(call).rstrip()
         text = f"{inner[:-1].rstrip().rstrip(',')}, validate_args=False)"
         note = "invalid arguments no longer raise ValueError"
-        return Draft("Leave out the checks: validate_args=False", [site.source.replace(call, text)], note)
+        return Draft("Turn off argument checks: validate_args=False", [site.source.replace(call, text)], note)
     return None

@@ -49,7 +49,7 @@ def func_grad(site: Site) -> Draft | None:
     graph = any(each.arg == "create_graph" and ast.unparse(each.value) == "True" for each in call.keywords)
     gradient = f"{grad}({helper})({by.id})" + ("" if graph else ".detach()")
     edits += [_asked(site, call, gradient), *_unmarked(site, siblings[:index], by.id)]
-    return Draft("Use torch.func.grad", edits, "the gradient is computed under torch.no_grad(), too")
+    return Draft("Use torch.func.grad", edits, "the gradient is also computed under torch.no_grad()")
 
 
 def _asks(site: Site, call: ast.Call) -> bool:

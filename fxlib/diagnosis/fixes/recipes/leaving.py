@@ -51,7 +51,7 @@ def leave_to_mask(site: Site) -> Draft | None:
     names = {name: site.source.fresh_name(name) for name in ("going", "ends", "result")}
     test = left.test.test
     return Draft(
-        "Go on to the end of the loop, under a mask",
+        "Run the loop to its end, with a mask",
         _written(site, left, condition[0], condition[1], like, names),
         _NOTE,
         branches=Branches(

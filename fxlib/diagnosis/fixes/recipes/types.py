@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 
 __all__ = ["block_for"]
 
-_TITLE = "Leave out the type test: {} is a tensor"
+_TITLE = "Remove the type test: {} is a tensor"
 _NOTE = "the branch for values that are not tensors is removed"
 
 
