@@ -150,7 +150,7 @@ of the file could be traced without that statement.""",
         "FX311",
         "replaced",
         "A placeholder replaces an import",
-        "{it} cannot be imported and is replaced by a placeholder.",
+        "Placeholders replace {it}, which cannot be imported.",
         "info",
         "A module that the file imports is not installed, or the `__init__` of its package or a statement in another "
         "file raises. The classes are traced without it, except those that really use it. Imports in `try` fail as "

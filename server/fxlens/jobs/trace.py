@@ -298,7 +298,7 @@ class _Gathered:
     def _failed(self, message: str, line: object) -> Finding:
         if not isinstance(line, int):
             return record.finding("FX199", "error", f"FX Lens itself failed on this file: {message}")
-        said = f"This code stands in for what FX Lens calls, such as a function of Python, and raised {message}"
+        said = f"This code replaces something that FX Lens calls, such as a built-in function, and raised {message}"
         return record.finding("FX199", "error", said, record.span(self._request.path, line))
 
     def keep_output(self, outcome: Outcome) -> None:
