@@ -139,9 +139,7 @@ def _sentence(each: Recompile) -> str:
             f"`{each.subject}.shape[{dim}]` is {now} where the graph was compiled for {was}, so it is compiled again."
         )
     if "___stack" in each.words:
-        return (
-            "A Python value from before the graph break changes later, so the code after the break is compiled again."
-        )
+        return "A Python value from before the graph break changes on a later call, so what follows is compiled again."
     later = "later calls" if each.times > 1 else "a later call"
     return f"The graph assumes `{each.words}`, which does not hold on {later}, so it is compiled again."
 

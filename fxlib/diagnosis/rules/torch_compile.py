@@ -306,9 +306,9 @@ number that changes with every call as a tensor.""",
         "Recompilation: another guard fails",
         "The compiled graph assumes a value of {it} that changes, so it is compiled again",
         "info",
-        """torch.compile compiles for what it sees in the first call, and checks it (a *guard*) before each later one:
-types, devices, the grad mode, global variables, objects in containers. If a guard fails, forward is compiled again. The
-message quotes the guard that failed. Here it is a global variable; pass such a value as an argument, as a tensor.""",
+        """torch.compile compiles for what it sees in the first call, and checks it by *guards* before each later one:
+types, devices, the grad mode, global variables, objects in containers. If a guard fails, forward is compiled again.
+The message quotes the guard that failed. Pass a global number that changes as a tensor argument instead.""",
         torch_text="G['FACTOR'] == 1",
         bad=net("global FACTOR\nFACTOR += 1  # <- here\nreturn x * 2", f"{HEAD}\nFACTOR = 1\n"),
         good=net("return x * 2"),

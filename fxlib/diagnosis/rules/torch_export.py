@@ -185,9 +185,9 @@ export such a model without its gradient.""",
         "A Python attribute that forward changes is constant in the exported program",
         "The exported program does not update {it}",
         "warning",
-        """An exported program does the tensor operations of one call of forward. A counter, a list or a cached tensor
-in a Python attribute keeps the value that it had at the export, so later calls of the program give different results
-than later calls of the model. A buffer is part of the program, which updates it at each call.""",
+        """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in
+a Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
+A buffer is part of the program, which updates it at each call.""",
         fixes=("state-to-buffer",),
         torch_text="",
         bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
@@ -200,7 +200,7 @@ than later calls of the model. A buffer is part of the program, which updates it
         "The exported program always uses the value that {it} had at the export",
         "warning",
         """Python's clocks, and random numbers of Python or NumPy, are read once, at the export. Every call of the
-program then uses that value. torch's own random numbers are drawn anew at each call.""",
+program uses that value. torch's own random numbers are drawn anew at each call.""",
         bad=net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
         good=net("return x * torch.rand(())"),
         advice="Pass it in as an argument.",
