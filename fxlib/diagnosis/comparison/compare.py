@@ -1,4 +1,4 @@
-"""The entry: `compare` gives a model and its graph the same calls, and says where they part."""
+"""The entry: `compare` gives a model and its graph the same calls, and reports the first difference."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def compare(
     leaf_modules: Iterable[str] = (),
     tracer: Callable[[], Any] | None = None,
 ) -> Finding | None:
-    """Where the graph of a module computes something else than the module, on two calls that follow each other.
+    """Find where the graph of a module gives other results than the module, in two calls in a row.
 
-    Both run on copies, with the same seeds: on the example, and then, with other weights, on the example with turned
-    signs. ``root`` is left as it was.
+    Copies of both run with the same seeds: on the example, and then, with other weights, on the example with opposite
+    signs. ``root`` is not changed.
 
     Args:
         root: a module that torch.fx traces.
@@ -64,8 +64,8 @@ def compare(
         concrete_args, leaf_modules, tracer: see `fxlib.diagnose`.
 
     Returns:
-        The finding, at the first place where they part; None where nothing differs, where the module itself gives
-        something else each time, raises, or takes long.
+        The finding at the first difference. None if nothing differs, or if the module itself is not deterministic,
+        raises, or is slow.
 
     >>> import torch, fxlib
     >>> class Net(torch.nn.Module):

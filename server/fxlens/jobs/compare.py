@@ -1,4 +1,4 @@
-"""Runs models and their graphs side by side, to find where a graph computes something else than no rule knows."""
+"""Runs models and their graphs side by side, to find differences that no rule covers."""
 
 from __future__ import annotations
 

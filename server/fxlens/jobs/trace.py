@@ -41,9 +41,9 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
-    ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
-    changed, ``unknown`` where that cannot be said of any, ``lines`` where some have moved; and ``learnt`` for a
-    rehearsal, last."""
+    ``end``.  For a kept file also ``unfit`` if it has to be executed again, ``same`` for a model that an edit has not
+    changed, ``unknown`` if that cannot be told for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
+    rehearsal."""
     from fxlens.worker import (
         candidates,
         construct,
@@ -203,8 +203,8 @@ async def run(
 ) -> Record:
     """The record of the file.  Never raises for what user code does.
 
-    ``on_findings`` gets the record without graphs as soon as all models are diagnosed, ``on_first`` that of the models
-    before and at the cursor, and, where a file takes long, now and then of those that are diagnosed by then.
+    ``on_findings`` gets the record without graphs as soon as all models are diagnosed.  ``on_first`` gets it when the
+    models up to the one at the cursor are diagnosed, and, for a slow file, from time to time afterwards.
     """
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)

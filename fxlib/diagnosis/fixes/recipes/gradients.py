@@ -11,8 +11,8 @@ from fxlib.diagnosis.fixes.names import analyse
 
 @recipe("func-grad")
 def func_grad(site: Site) -> Draft | None:
-    """`y = f(x)` and `torch.autograd.grad(y, x, create_graph=True)` to `torch.func.grad` of a function that gives `y`
-    of `x`."""
+    """Replace `y = f(x)` and `torch.autograd.grad(y, x, create_graph=True)` with `torch.func.grad` of a function that
+    computes `y` from `x`."""
     function = site.function
     calls = ast.walk(function) if function is not None else ()
     found = [each for each in calls if isinstance(each, ast.Call) and _asks(site, each)]

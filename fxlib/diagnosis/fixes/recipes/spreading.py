@@ -89,7 +89,7 @@ def _taken(site: Site, call: ast.Call) -> int | None:
 
 @recipe("name-arguments")
 def name_arguments(site: Site) -> Draft | None:
-    """Replace `**kwargs` or `*args` that a function hands on with the arguments that the called one takes, by name."""
+    """Replace `**kwargs` or `*args` that a function passes on with the named arguments of the called function."""
     function = site.function
     if function is None:
         return None

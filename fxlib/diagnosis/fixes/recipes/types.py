@@ -15,7 +15,7 @@ _NOTE = "the branch for values that are not tensors is removed"
 
 @recipe("drop-type-test")
 def drop_type_test(site: Site) -> Draft | None:
-    """Leave out `isinstance(x, torch.Tensor)` where it is always true: the branch for tensors stays."""
+    """Remove `isinstance(x, torch.Tensor)` where it is always true, and keep the branch for tensors."""
     for node in [*site.nearest(ast.Call, ast.Compare), *_test_of(site)]:
         value = _asked_of(site, node)
         if value is None:
