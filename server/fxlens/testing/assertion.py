@@ -31,7 +31,7 @@ def assert_captures(
 ) -> None:
     """Fails unless the model is captured as required.  The model is not changed.
 
-    Without ``leaf_modules`` or ``tracer``, those of the project apply, ``[tool.fxlens]`` in the present folder or above.
+    Without ``leaf_modules`` or ``tracer``, the project's apply, ``[tool.fxlens]`` in the present folder or above.
 
     Args:
         model: a module, in the mode (train or eval) that it is captured in.
