@@ -38,7 +38,7 @@ CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
 
 
 class CaptureError(RuntimeError):
-    """A model can be captured in none of the ways; the text has the reason of each."""
+    """The model cannot be captured in any way; the text has the reason of each."""
 
 
 @dataclass

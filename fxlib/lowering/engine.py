@@ -53,7 +53,7 @@ class BuildOptions:
     """Input name -> smallest, usual and largest shape, for engines that are built for a range of shapes."""
     timeout_s: float = 600.0
     precision: str = "fp32"
-    """The precision given to `lower`, for an engine that computes in it by itself."""
+    """The precision given to `lower`, for an engine that computes in it natively."""
 
     def __post_init__(self) -> None:
         """
@@ -148,22 +148,22 @@ class Engine:
     about: str
     """What it is good for and how far it is tested: sentences for docs/lowering.md."""
     packages: tuple[str, ...]
-    """What pip installs it from, in addition to `fxlens[lower]`."""
+    """The packages that pip installs for it, in addition to `fxlens[lower]`."""
     unavailable: Callable[[], str | None]
     """What `missing` says of its own packages and hardware."""
     build: Callable[[Exported, BuildOptions], Program]
     limits: str = ""
     """What it cannot do: sentences for docs/lowering.md."""
     device: str = "cpu"
-    """The type of the torch device on which a model must be to be benchmarked with it: "cpu" or "cuda"."""
+    """The type of torch device that a model must be on to be benchmarked with it: "cpu" or "cuda"."""
     precisions: tuple[str, ...] = ("fp32",)
-    """Those that are offered and benchmarked, the usual one first. `lower` takes the others too."""
+    """The precisions that are offered and benchmarked, the usual one first. `lower` accepts the others too."""
     computes: frozenset[str] = frozenset()
-    """Precisions that it computes in by itself; for others, casts are written into the graph."""
+    """Precisions that it computes in natively; for others, casts are written into the graph."""
     dynamic: bool = True
     """Whether dimensions may change between calls."""
     symmetric_int8: bool = False
-    """Whether it takes 8-bit activations signed and without a zero point; else they are unsigned and have one."""
+    """Whether its 8-bit activations are signed and have no zero point; else they are unsigned and have one."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
     lists_kernels: bool = True

@@ -1,4 +1,4 @@
-"""Exchange of one activation for another wherever a graph uses it: as a module, a function or a method.
+"""Replacement of one activation by another wherever a graph uses it: as a module, a function or a method.
 
 Preconditions: none. Where an in-place activation is seen by others (``relu_(y)`` and ``y`` is read again), the new
 value is written to the same memory.

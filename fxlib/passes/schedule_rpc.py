@@ -37,8 +37,8 @@ class RpcTracer(Tracer):
         schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
 
     Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen, and a call through a reference,
-    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and what a reference
-    is of is asked.
+    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and the type of a
+    remote object is queried.
     """
 
     def __init__(self) -> None:

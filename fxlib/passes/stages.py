@@ -1,9 +1,9 @@
 """Cutting a graph into consecutive stages of about equal cost, each a GraphModule of its own.
 
 A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after
-it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. What is no
-tensor does not cross: sizes are read again from the tensor that they are of, and an input such as ``mask=None`` is a
-constant of the stages after the first, which checks it; so is a part of an input, as in ``past=(x, None)``.
+it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. Only tensors
+cross a cut: sizes are read again from their tensor, and an input such as ``mask=None``, or a part of one as in
+``past=(x, None)``, is a constant of the stages after the first, which checks it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def split_into_stages(
     weigh: str | Weigh = "flops",
     device: Device | str | None = None,
 ) -> list[GraphModule]:
-    """Cut ``graph_module`` into ``count`` stages so that the costliest is as cheap as possible.
+    """Cut ``graph_module`` into ``count`` stages so that the most expensive one is as cheap as possible.
 
     Args:
         inputs: one per placeholder; only metadata is used.
@@ -50,7 +50,7 @@ def split_into_stages(
             `fxlib.passes.cost.NodeCost`.
 
     Raises:
-        ValueError: no stages, or fewer places to cut than asked for. A cut needs that only tensors cross it.
+        ValueError: no stages, or too few places where only tensors cross a cut.
         KeyError: unknown ``weigh`` or device.
     """
     check_traced(graph_module, "split_into_stages()")

@@ -137,7 +137,7 @@ def quantize_static(
 def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_weights: int = 1024) -> GraphModule:
     """Int8 weights for every linear layer, ranges of inputs found at run time; needs no data, changes a copy.
 
-    Layers stay in float that forward writes to, and those with hooks.
+    Layers with hooks, and layers that forward writes to, stay in float.
 
     Args:
         min_weights: layers with fewer weights than this stay in float, where finding the range costs more than it
