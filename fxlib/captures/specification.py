@@ -236,9 +236,11 @@ class _Proposal:
                 changed = True
         if changed:
             return True
-        # Without a suggestion: what is named is left out, one after the other.
+        # Without a suggestion: what is named is left out, one after the other; where nothing is, the batch comes last.
         violated = re.search(r"Constraints violated \(([^)]+)\)", text)
-        for root in violated[1].split(", ") if violated else re.findall(r"\w+", text):
+        named = violated[1].split(", ") if violated else re.findall(r"\w+", text)
+        inner_first = sorted(reversed(specification.ranges), key="batch".__eq__)
+        for root in (*named, *inner_first):
             if root in specification.ranges:
                 self._drop(specification, root, "torch.export cannot keep it a symbol")
                 return True
