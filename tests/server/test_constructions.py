@@ -144,7 +144,7 @@ def test_a_parameter_is_not_taken_for_the_function_of_its_name(checked):
 
 def test_an_extension_is_not_compiled(checked):
     (found,) = findings(checked, "compiled/net.py")
-    assert found["code"] == "FX311" and "stand for kernel" in found["message"] and found["range"]["start"]["line"] == 2
+    assert found["code"] == "FX311" and "replace kernel" in found["message"] and found["range"]["start"]["line"] == 2
 
 
 @pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After", "Compiled"])
