@@ -130,11 +130,11 @@ class Watching:
     def report(self) -> str:
         """What is printed until it waits again."""
         lines = []
-        while not lines or "judged" not in lines[-1]:
+        while not lines or "class checked" not in lines[-1]:
             line = self.process.stdout.readline()
             assert line, self.process.communicate()
             lines.append(line)
-        assert "waits for changes" in self.process.stderr.readline()
+        assert "waiting for changes" in self.process.stderr.readline()
         return "".join(lines)
 
     def end(self) -> int:
