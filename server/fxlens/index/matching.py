@@ -21,6 +21,8 @@ _LEAST = 0.6
 _MANY = 3  # so many names that are read tell a configuration by themselves
 _MOST_READ, _MOST_FILES = 400, 20  # as text, and of these as data
 _MOST_DEPTH = 4
+_MORE = "more"
+"""Stands in a table for what may be in it as well."""
 
 
 def is_configuration(name: str, needed: Needs) -> bool:
@@ -147,7 +149,8 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
         yield value, place
     for table, place in machine.workspace.declared(near, set(needed)):
         read = {name: each for name, each in table.items.items() if name in needed}
-        yield machine.new_dict(read, table.kind), place
+        # Nobody makes a configuration of it: it is a start for assumptions.
+        yield machine.new_dict({**read, _MORE: Hole(_MORE)}, table.kind), place
 
 
 def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:

@@ -119,7 +119,8 @@ class Construction:
             outcome = again if again.ok else outcome
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
-            if again.ok or again.progress >= outcome.progress or alone.is_about(again.error):
+            ended = isinstance(again.error, sandbox.OutOfTime) or alone.is_about(again.error)
+            if again.ok or again.progress >= outcome.progress or ended:
                 outcome = again
         return self._without_what_it_lacks(code, seconds, outcome)
 
