@@ -313,10 +313,6 @@ class ByPrefix(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
-    "unnamed/net.py": NET.format(name="Named", parameters="width=8", width="width")
-    + "\n\nWIDTH = widths_of_nobody[0]\n"
-    + "\n\n"
-    + NET.format(name="After", parameters="width=8", width="width").removeprefix(IMPORTS),
     "twice/table.py": """TABLE = {}
 
 
