@@ -98,8 +98,12 @@ class Options:
         return Option("config" if head else "dict", "hint", head=head, parts=read, known=rest)
 
     def _hinted(self, text: str, slot: Slot) -> list[Option]:
-        hint = self._hint(slot, text)
-        return [hint, *(self.options(slot) if slot.view.places else ())]
+        hint, view = self._hint(slot, text), slot.view
+        own = self.options(slot) if view.places else []
+        asked = view.has("truth") or None in view.details("compare")
+        if text == "None" and own and not asked and view.has("index", "item", "iterate", "unpack", "length", "int"):
+            return [own[0], hint, *own[1:]]  # it cannot be what the code is given: something else is put there before
+        return [hint, *own]
 
     def of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
         """What a slot may be if it is of this kind."""
