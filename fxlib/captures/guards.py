@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Callable
 
-__all__ = ["least"]
+__all__ = ["around"]
 
+_LARGEST = 8192  # size that is asked about where a range has no end
 _GUARD = re.compile(
     r"of (?P<root>\w+) = (?P<source>\S+) in the specified range.*? satisfy the generated guard (?P<guard>.+)\.$",
     re.MULTILINE,
@@ -18,18 +19,17 @@ _ARITHMETIC = (
 )  # fmt: skip
 
 
-def least(text: str, root: str, low: int, example: int) -> int:
-    """The smallest size, at least ``low``, from which up to the example's all guards hold that torch reports as not
-    always true. ``low`` where they depend on more than this size."""
+def around(text: str, root: str, low: int, high: int | None, example: int) -> tuple[int, int | None]:
+    """The range about the example's size, within ``low`` and ``high``, in which all guards hold that torch reports as
+    not always true. The given one where they depend on more than this size, or fail beyond `_LARGEST` alone."""
     for match in _GUARD.finditer(text):
         holds = _guard(match["guard"].replace(match["source"], "size")) if match["root"] == root else None
         if holds is None or not holds(example):
             continue
-        size = example
-        while size > low and holds(size - 1):
-            size -= 1
-        low = size
-    return low
+        low = next((each + 1 for each in range(example, low - 1, -1) if not holds(each)), low)
+        above = range(example, (_LARGEST if high is None else high) + 1)
+        high = next((each - 1 for each in above if not holds(each)), high)
+    return low, high
 
 
 def _guard(text: str) -> Callable[[int], bool] | None:

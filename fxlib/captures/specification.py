@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fxlib.captures import torch_side
-from fxlib.captures.guards import least
+from fxlib.captures.guards import around
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.pins import Shapes
 from fxlib.captures.sizes import Dimension, Inputs
@@ -189,12 +189,12 @@ class _Proposal:
         return None
 
     def _outside(self, group: set[Dimension], size: int) -> bool:
-        """Whether the model looks up a row that a table does not have, with this size."""
+        """Whether the model does not take this size."""
         try:
             with restored(self.module):
                 _run(self.module, self.inputs.resized(dict.fromkeys(group, size)))
-        except IndexError:
-            return True
+        except (IndexError, RuntimeError) as error:
+            return "allocate" not in str(error)
         except Exception:
             return False
         return False
@@ -228,11 +228,16 @@ class _Proposal:
         if changed:
             return True
         for root in dict.fromkeys(re.findall(r"of (\w+) = ", text)) if unequal else ():
-            # The smallest sizes of the range would be another program.
-            low, high = specification.ranges.get(root, (None, None))
+            # Some sizes of the range would be another program: the smallest, where nothing else is known.
+            if root not in specification.ranges:
+                continue
+            low, high = specification.ranges[root]
             example = self._example(specification, root)
-            if root in specification.ranges and (low or 2) < example:
-                specification.ranges[root] = (least(text, root, (low or 2) + 1, example), high)
+            least, most = around(text, root, low or 2, high, example)
+            if (least, most) == (low or 2, high):
+                least = min(least + 1, example)
+            if (least, most) != (low or 2, high):
+                specification.ranges[root] = (low if least == 2 else least, most)
                 changed = True
         if changed:
             return True

@@ -180,7 +180,7 @@ def test_text_shows_the_line_and_carets_under_the_expression(project: Path):
     assert source == '   12 |         label = "naïve 🙂"; n = len(x)'
     # The face is two columns wide on a terminal.
     assert carets == "      | " + " " * (source.index("len(x)") - 8 + 1) + "^^^^^^"
-    assert lines[-2:] == ["1 file, 1 model: 1 partial; 2 errors", "1 of 1 class checked"]
+    assert lines[-2:] == ["1 file, 1 model: 1 partial; 2 errors", "1 of 1 class judged"]
     assert "\x1b" not in done.stdout
 
 

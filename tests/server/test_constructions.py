@@ -211,7 +211,7 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
 
 def test_the_text_ends_with_the_coverage(tmp_path):
     (tmp_path / "net.py").write_text(FILES["assumed/faulty.py"], encoding="utf-8")
-    assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class checked, 1 of them with assumed arguments"
+    assert run(tmp_path, form="text").splitlines()[-1] == "1 of 1 class judged, 1 of them on assumed constructions"
 
 
 VARYING = (

@@ -130,7 +130,7 @@ class Watching:
     def report(self) -> str:
         """What is printed until it waits again."""
         lines = []
-        while not lines or "class checked" not in lines[-1]:
+        while not lines or "judged" not in lines[-1]:
             line = self.process.stdout.readline()
             assert line, self.process.communicate()
             lines.append(line)

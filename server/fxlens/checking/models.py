@@ -110,7 +110,7 @@ def _origin(file: Checked, origin: Origin | None) -> Sequence[str]:
 def _of_fx(target: Target, nodes: int) -> ModelVerdict:
     name = verdicts.NAMES["fx"]
     if target["status"] == "skipped":
-        return {"capture": name, "text": "not checked", "tone": "none", "reason": target["reason"] or ""}
+        return {"capture": name, "text": "not judged", "tone": "none", "reason": target["reason"] or ""}
     if target["status"] == "traced":
         return {"capture": name, "text": "✓", "tone": "good", "reason": f"captured in one graph of {nodes} nodes"}
     return {"capture": name, "text": verdicts.of_fx(target), "tone": "bad", "reason": target["reason"] or ""}

@@ -36,12 +36,12 @@ class Coverage:
         return self.judged + self.reasons.total()
 
     def sentence(self) -> str:
-        """``118 of 123 classes checked, 31 of them with assumed arguments; 5 not: …``; empty without classes."""
+        """``118 of 123 classes judged, 31 of them on assumed constructions; 5 not: …``; empty without classes."""
         if not self.total:
             return ""
-        said = f"{self.judged} of {self.total} {'class' if self.total == 1 else 'classes'} checked"
+        said = f"{self.judged} of {self.total} {'class' if self.total == 1 else 'classes'} judged"
         if self.assumed:
-            said += f", {self.assumed} of them with assumed arguments"
+            said += f", {self.assumed} of them on assumed constructions"
         if self.reasons:
             common = self.reasons.most_common(_MOST_REASONS)
             rest = self.reasons.total() - sum(count for _, count in common)

@@ -37,7 +37,7 @@ test('the inputs of a model are set', { timeout: 900_000 }, async t => {
     await step(t, 'what reading finds stays, and the status says that a class was not judged', async () => {
       await bench.openFile('hard.py');
       await bench.squiggle(11, 'x.sum() > 0');
-      await bench.statusItem(/1 class not checked/);
+      await bench.statusItem(/1 class not judged/);
       await bench.screenshot('unjudged');
     });
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from fxlib.captures import judge, specify
+from fxlib.captures.guards import around
 from fxlib.ir.span import source_text
 from tests.fxlib.diagnosis.snippets import load
 
@@ -93,6 +94,27 @@ def test_what_makes_the_export_fail_without_advice_is_left_out(layers):
     specification = specify(nn.Sequential(*layers).eval(), (torch.randn(2, 3, 64, 64),))
     assert specification.proven and specification.text == '{"input": {0: Dim("batch")}}'
     assert len(specification.limits) == 2
+
+
+SOURCE = "L['x'].size()[2]"
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        (["(1 + (((-1) + size) // 32)) != 1"], (33, None)),
+        (["size != 64"], (2, 63)),
+        (["size > 4", "size // 2 < 100"], (5, 199)),
+        (["size != other"], (2, None)),
+        (["__import__('os').abort() != size"], (2, None)),
+        (["1 // (size - 3) != 1"], (5, None)),
+    ],
+)
+def test_a_range_is_what_the_guards_leave_about_the_example(guards, expected):
+    start = f"- Not all values of height = {SOURCE} in the specified range height <= 99 satisfy the generated guard "
+    text = "\n".join(f"{start}{each.replace('size', SOURCE)}." for each in guards)
+    assert around(text, "height", 2, None, 48) == expected
+    assert around(text, "width", 2, None, 48) == (2, None)
 
 
 class Positions(nn.Module):

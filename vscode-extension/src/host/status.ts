@@ -13,7 +13,7 @@ export interface Appearance {
 
 /** What the item shows for a state of the server, a count of problems and one of classes that were not judged; no VS Code in it. */
 export function appearance(status: StatusParams, problems: number, unjudged = 0): Appearance {
-  const left = unjudged ? `${unjudged} ${unjudged === 1 ? 'class' : 'classes'} not checked` : '';
+  const left = unjudged ? `${unjudged} ${unjudged === 1 ? 'class' : 'classes'} not judged` : '';
   const lines = [
     status.message,
     status.coverage ?? null,

@@ -21,13 +21,13 @@ describe('its text', () => {
   });
 
   it('says how many classes were not judged, also without a problem', () => {
-    expect(appearance(ready, 0, 5).text).toBe('$(type-hierarchy) FX Lens · 5 classes not checked');
-    expect(appearance(ready, 2, 1).text).toBe('$(type-hierarchy) FX Lens 2 · 1 class not checked');
+    expect(appearance(ready, 0, 5).text).toBe('$(type-hierarchy) FX Lens · 5 classes not judged');
+    expect(appearance(ready, 2, 1).text).toBe('$(type-hierarchy) FX Lens 2 · 1 class not judged');
   });
 
   it('is explained by a tooltip that names torch, the interpreter and the problems', () => {
-    const { tooltip } = appearance({ ...ready, message: 'tracing', coverage: '3 of 4 classes checked' }, 1);
-    for (const part of ['3 of 4 classes checked', 'torch 2.13.0', '/env/bin/python', '1 problem in this file', 'tracing']) expect(tooltip).toContain(part);
+    const { tooltip } = appearance({ ...ready, message: 'tracing', coverage: '3 of 4 classes judged' }, 1);
+    for (const part of ['3 of 4 classes judged', 'torch 2.13.0', '/env/bin/python', '1 problem in this file', 'tracing']) expect(tooltip).toContain(part);
   });
 
   it('has the verdicts of the class at the cursor', () => {

@@ -24,7 +24,7 @@ const SHOWN = {
   'With problems': row => row.problems.length > 0,
   'Captured': row => Boolean(row.verdicts.length) && row.verdicts.every(each => each.tone === 'good'),
   'Not captured': row => row.verdicts.some(each => each.tone === 'bad' || each.tone === 'partly'),
-  'Not checked': row => !SHOWN['Not captured'](row) && row.verdicts.some(each => each.tone === 'none'),
+  'Not judged': row => !SHOWN['Not captured'](row) && row.verdicts.some(each => each.tone === 'none'),
 };
 const SVG = 'http://www.w3.org/2000/svg';
 const SHAPES = new Set(['svg', 'g', 'path', 'polygon', 'polyline', 'ellipse', 'text']);
@@ -187,10 +187,10 @@ export class Models {
     this.count.textContent = shown.length === all ? this.summary() : `${shown.length} of ${all} rows`;
   }
 
-  /** `12 classes: 8 captured, 3 not captured, 1 not checked`. */
+  /** `12 classes: 8 captured, 3 not captured, 1 not judged`. */
   summary() {
     const classes = this.entries.filter(({ row }) => row.name);
-    const counts = ['Captured', 'Not captured', 'Not checked'].map(name => /** @type {const} */ ([classes.filter(({ row }) => SHOWN[name](row)).length, name.toLowerCase()]));
+    const counts = ['Captured', 'Not captured', 'Not judged'].map(name => /** @type {const} */ ([classes.filter(({ row }) => SHOWN[name](row)).length, name.toLowerCase()]));
     const parts = counts.filter(([count]) => count).map(each => each.join(' '));
     return `${classes.length} ${classes.length === 1 ? 'class' : 'classes'}${parts.length ? `: ${parts.join(', ')}` : ''}`;
   }
