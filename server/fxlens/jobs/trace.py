@@ -200,11 +200,13 @@ async def run(
     request: Request,
     on_findings: Callable[[Record], None] | None = None,
     on_first: Callable[[Record], None] | None = None,
+    on_judged: Callable[[Callable[[], Record]], None] | None = None,
 ) -> Record:
     """The record of the file.  Never raises for what user code does.
 
     ``on_findings`` gets the record without graphs as soon as all models are diagnosed, ``on_first`` that of the models
     before and at the cursor, and, where a file takes long, now and then of those that are diagnosed by then.
+    ``on_judged`` hears of each model that is, and may ask what is known now.
     """
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
@@ -224,11 +226,13 @@ async def run(
             gathered.take(event)
             if event.get("event") == "diagnosed" and on_findings is not None:
                 on_findings(gathered.record(pool.hello))
-            elif event.get("event") == "target" and on_first is not None:
+            elif event.get("event") == "target":
                 passed = time.monotonic() - began
-                if event["target"]["name"] == request.cursor or passed > shown:
+                if on_first is not None and (event["target"]["name"] == request.cursor or passed > shown):
                     shown = max(shown, 2 * passed)
                     on_first(gathered.record(pool.hello))
+                if on_judged is not None:
+                    on_judged(lambda: gathered.record(pool.hello))
 
         try:
             outcome = await pool.run(message, request.limits, collect)
