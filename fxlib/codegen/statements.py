@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from fxlib.ir.arguments import Target
-from fxlib.ir.collections import immutable_list
+from fxlib.ir.collections import immutable_dict, immutable_list
 from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
 from fxlib.ir.names import _illegal_names, _Namespace, _parse
 from fxlib.ir.node import Node
@@ -93,7 +93,7 @@ _LITERALS = frozenset(
 
 
 _PLAIN = _LITERALS | {Node}
-_SEQUENCES = frozenset({tuple, list, immutable_list})
+_SEQUENCES, _MAPPINGS = frozenset({tuple, list, immutable_list}), frozenset({dict, immutable_dict})
 
 
 def is_plain(nodes: Iterable[Node]) -> bool:
@@ -131,6 +131,8 @@ def _is_plain_value(value: Any) -> bool:
         return True
     if kind in _SEQUENCES:
         return all(map(_is_plain_value, value))
+    if kind in _MAPPINGS:
+        return all(map(_is_plain_value, (*value, *value.values())))
     return kind is slice and all(map(_is_plain_value, (value.start, value.stop, value.step)))
 
 
