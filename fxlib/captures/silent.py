@@ -45,7 +45,7 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     for name in changed:
         for span in _writes(module, name):
             message = (
-                f"The program keeps `{name}` as it was at the export, so its second call computes what the first did."
+                f"The exported program does not update `{name}`, so its second call differs from the model's."
                 if differs
                 else sentence("FX551", span)
             )

@@ -133,6 +133,9 @@ def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
 
 
 def test_cells_of_other_types_are_passed_over():
+    shell = {"cell_type": "code", "source": "pip install torch", "metadata": {"vscode": {"languageId": "shellscript"}}}
+    assert Notebook.read(json.dumps({"cells": [shell, {**shell, "source": "x = 1", "metadata": {"vscode": 3}}]})).text
+    assert not Notebook.read(json.dumps({"cells": [shell]})).problems("a.ipynb")
     odd: list[object] = [None, [], 3, {"cell_type": "code", "source": [None, 3]}, {"cell_type": "code", "source": 3}]
     for metadata in (None, [1], 3, {"language_info": {"name": {"a": 1}}}, {"kernelspec": [1]}):
         Notebook.read(json.dumps({"metadata": metadata, "cells": odd}))

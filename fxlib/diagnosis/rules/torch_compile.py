@@ -303,11 +303,12 @@ Give a number that changes with every call as a tensor.""",
     Rule(
         "FX623",
         "recompile-other",
-        "Compiled again: a guard fails on the next call",
-        "The graph holds for {it} only, so it is compiled again",
+        "Compiled again: something that the graph assumes has changed",
+        "The compiled graph assumes a value of {it} that changes, so it is compiled again",
         "info",
-        """Something that the graph was compiled for is otherwise on the next call: a type, a device, the grad mode, a
-global variable, an object in a container. The message has torch's own words.""",
+        """torch.compile compiles for what it sees in the first call, and checks it by *guards* before each later one:
+types, devices, the grad mode, global variables, objects in containers. If a guard fails, forward is compiled again.
+The message quotes the guard that failed. Pass a global number that changes as a tensor argument instead.""",
         torch_text="G['FACTOR'] == 1",
         bad=net("global FACTOR\nFACTOR += 1  # <- here\nreturn x * 2", f"{HEAD}\nFACTOR = 1\n"),
         good=net("return x * 2"),

@@ -181,12 +181,12 @@ parameters as constants; export such a model without its gradient.""",
     Rule(
         "FX551",
         "export-state-lost",
-        "torch.export drops what forward keeps in the module",
-        "What {it} keeps is not part of the exported program",
+        "A Python attribute that forward changes is constant in the exported program",
+        "The exported program does not update {it}",
         "warning",
-        """The program is one call of forward. A counter, a list or a cached tensor that is kept in a Python attribute
-stays as it was at the export: the second call of the program computes what the first did. Buffers are kept, and the
-program updates them.""",
+        """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in
+a Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
+A buffer is part of the program, which updates it at each call.""",
         fixes=("state-to-buffer",),
         torch_text="",
         bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
@@ -195,11 +195,11 @@ program updates them.""",
     Rule(
         "FX552",
         "export-moment",
-        "torch.export keeps a value of the moment",
-        "The program has the value that {it} had at the export",
+        "A time or random number of Python is constant in the exported program",
+        "The exported program always uses the value that {it} had at the export",
         "warning",
-        """A clock, or a random number of Python or NumPy, is read once, at the export. Every call of the program has
-that value. Random numbers of torch are drawn at each call.""",
+        """Python's clocks, and random numbers of Python or NumPy, are read once, at the export. Every call of the
+program uses that value. torch's own random numbers are drawn anew at each call.""",
         bad=net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
         good=net("return x * torch.rand(())"),
         advice="Pass it in as an argument.",
@@ -208,7 +208,7 @@ that value. Random numbers of torch are drawn at each call.""",
         "FX553",
         "export-constant",
         "A plain tensor of the module becomes a constant of the program",
-        "{it} is a plain tensor, so the program has it as a constant",
+        "{it} is a plain tensor, so the exported program stores it as a constant",
         "hint",
         """The tensor is neither a parameter nor a buffer. The program has a copy of it, which stays on its device and
 is not in the `state_dict`.""",
