@@ -154,7 +154,7 @@ def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
     if root == "self":
         return "FX621", "Keep it in a buffer." if each.times > 1 else "Set it in __init__."
     if root in parameters and ":" not in each.words:
-        return "FX622", "Give a number that changes as a tensor."
+        return "FX622", "Pass a number that changes as a tensor."
     return "FX623", ""
 
 

@@ -206,5 +206,5 @@ def _written_inputs(program: Any) -> Iterator[Finding]:
         frames = [frame for frame in frames_of(node.meta.get("stack_trace") or "") if is_users(frame.file)]
         if frames:
             span = expression_at(frames[-1])
-            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does so, too."
+            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does the same."
             yield _finding("FX554", span, text)

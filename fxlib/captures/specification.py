@@ -137,7 +137,7 @@ class _Proposal:
             wrong = self._prove(specification)
             if wrong is None:
                 break
-            self._drop(specification, wrong, "the program gives something else than the model at another size")
+            self._drop(specification, wrong, "the program gives different results from the model at another size")
             self._export(specification)
         return specification
 
@@ -277,7 +277,7 @@ class _Proposal:
             return True
         derived = _DERIVED.match(value)
         if derived is None:
-            self._drop(specification, name, f"torch.export asks for {value}")
+            self._drop(specification, name, f"torch.export requires {value}")
             return True
         expression = Expression(
             derived["root"], int(derived["factor"] or 1), int((derived["shift"] or "0").replace(" ", ""))
