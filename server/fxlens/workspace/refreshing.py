@@ -301,6 +301,7 @@ class Refreshing:
         version = document.version
         ahead: asyncio.TimerHandle | None = None
         lenses: asyncio.TimerHandle | None = None
+        learning: asyncio.TimerHandle | None = None
 
         def learn() -> None:
             nonlocal learning
@@ -310,7 +311,7 @@ class Refreshing:
                 self.learn(document)
 
         # Whoever reads the file once more takes a processor, which the findings should have.
-        learning: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(_MOMENT, learn)
+        learning = asyncio.get_running_loop().call_later(_MOMENT, learn)
 
         def judged(so_far: Callable[[], Record]) -> None:
             nonlocal lenses
