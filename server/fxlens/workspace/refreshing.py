@@ -282,7 +282,8 @@ class Refreshing:
             self.play(document)
 
     async def _trace(self, document: Document) -> None:
-        if document.known is None:
+        first_time = document.known is None
+        if first_time:
             self.learn(document)
             if document.learning is not None:
                 # Where the index is there already, it answers at once.
@@ -311,7 +312,8 @@ class Refreshing:
                 self.learn(document)
 
         # Whoever reads the file once more takes a processor, which the findings should have.
-        learning = asyncio.get_running_loop().call_later(_MOMENT, learn)
+        if not first_time:
+            learning = asyncio.get_running_loop().call_later(_MOMENT, learn)
 
         def judged(so_far: Callable[[], Record]) -> None:
             nonlocal lenses
