@@ -7,13 +7,14 @@ import importlib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.jobs.fix_all import Fixed
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.sources.files import LONG
 from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem, without_magics
@@ -40,6 +41,18 @@ class Fixing:
     waiting: int = 0
 
 
+@dataclass(frozen=True)
+class Moment:
+    """A moment by the monotonic clock, and as `sources.files.changed_since` has it."""
+
+    clock: float
+    of_files: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.monotonic(), files.began_now(0))
+
+
 @dataclass
 class Document:
     """Its tasks are the session's; everything else is what is known of the file."""
@@ -56,6 +69,10 @@ class Document:
     """The last good record, with the text it belongs to."""
     record_text: str = ""
     record_version: int | None = None
+    record_began: Moment | None = None
+    """When its trace began."""
+    edited: float = 0.0
+    """When the text became another one than before, or than the file's, by the monotonic clock."""
     reached: frozenset[str] = frozenset()
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
@@ -110,6 +127,8 @@ class Document:
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
+        if not self.saved:
+            self.edited = time.monotonic()
 
     @property
     def lines(self) -> list[str]:
@@ -123,10 +142,11 @@ class Document:
         self.broken = broken
         edited = positions.first_difference(self.text, new)
         self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
+        self.edited = time.monotonic()
         return edited
 
-    def keep(self, record: Record, text: str, version: int | None) -> None:
-        self.record, self.record_text, self.record_version = record, text, version
+    def keep(self, record: Record, text: str, version: int | None, began: Moment) -> None:
+        self.record, self.record_text, self.record_version, self.record_began = record, text, version, began
         self.reached = source_nodes.files(record)
 
     def checks(self, capture: str) -> bool:
