@@ -350,3 +350,10 @@ def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.stdin.close()
     assert answers[1]["id"] == 2 and "?𝄞.py cannot be read" in answers[1]["result"]["content"][0]["text"]
+
+
+def test_where_its_input_is_closed_it_says_so(tmp_path):
+    for name in ("mcp", "serve"):
+        command = f"exec {sys.executable} -m fxlens {name} <&-"
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and done.stderr.endswith("which is closed\n"), done.stderr
