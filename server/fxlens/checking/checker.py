@@ -147,7 +147,7 @@ class Options:
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
-    named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
+    named: tuple[str, ...] = ()  # what fixes may change beside the project's own files; empty: the checked file
     written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
 
@@ -393,7 +393,7 @@ async def _fix(
 ) -> tuple[fix_all.Fixed, list[str]]:
     """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed, and a
     sentence says which were not and why. One file at a time: two may share a helper."""
-    within = [*options.named, *([project.root] if project.root else [])]
+    within = [*(options.named or [request.path]), *([project.root] if project.root else [])]
     async with _FIXING:
         if (text := options.written.get(key(request.path), request.text)) != request.text:
             # The fixes of a file that uses this one have changed it.
