@@ -20,6 +20,7 @@ from fxlib.diagnosis.engine.eager_path import EagerPath
 from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.engine.run import Run, guarded
 from fxlib.diagnosis.engine.search import Limits, Search
 from fxlib.diagnosis.engine.subject import Subject
@@ -166,7 +167,7 @@ def _traced(tracer: Any, subject: Subject) -> Graph:
 
 
 def _described(error: Exception) -> tuple[str, str]:
-    return type(error).__name__, str(error).split("\n", 1)[0]
+    return type(error).__name__, text_of(error).split("\n", 1)[0]
 
 
 def _without_explained(found: Iterable[Finding]) -> list[Finding]:

@@ -76,6 +76,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except FileNotFoundError:
         print("fxlens: the current directory no longer exists; change to another one", file=sys.stderr)
         return 2
+    if sys.stdin is None and parsed.command in ("mcp", "serve"):
+        print(f"fxlens: {parsed.command} listens to standard input, which is closed", file=sys.stderr)
+        return 2
     orphans.adopt()
     with plain_streams():
         return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)

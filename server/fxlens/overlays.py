@@ -96,11 +96,11 @@ def folded(record: Record, found: Sequence[Finding]) -> list[Finding]:
 
 def groups(record: Record) -> list[list[Numbered]]:
     """The findings of a record.  The first of a group is shown, the others are the same problem, found through
-    another model."""
+    another model: at the same place, or of the same model, where nobody knows the place."""
     found: dict[object, list[Numbered]] = {}
     for number, each in enumerate(_all(record)):
         span = each["span"]
-        mark = (each["code"], each["message"] if span is None else None, tuple(span.values()) if span else None)
+        mark = (each["code"], *((each["message"], each["target"]) if span is None else span.values()))
         found.setdefault(mark, []).append((number, each))
     return list(found.values())
 

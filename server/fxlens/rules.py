@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fxlens.record import Severity
 
-__all__ = ["Rule", "find", "page", "text", "title", "unknown"]
+__all__ = ["Rule", "find", "known", "page", "said_unknown", "text", "title", "unknown"]
+
+_MOST_SAID = 20
+_LONGEST_SAID = 40
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,18 @@ def find(code: str) -> Rule:
 
 def unknown(codes: Iterable[str]) -> list[str]:
     """Those that no rule's code begins with: with one that is misspelt, nothing would ever be found."""
-    return [each for each in codes if not any(code.startswith(each) for code in _table()["rules"])]
+    return [each for each in codes if each not in _beginnings()]
+
+
+def known(codes: Iterable[str]) -> list[str]:
+    """The others."""
+    return [each for each in codes if each in _beginnings()]
+
+
+def said_unknown(codes: Sequence[str]) -> str:
+    """That no rule has these codes, in a few words however many they are."""
+    more = f" and {len(codes) - _MOST_SAID} more" if len(codes) > _MOST_SAID else ""
+    return f"no rule code begins with {', '.join(code[:_LONGEST_SAID] for code in codes[:_MOST_SAID])}{more}"
 
 
 def title(code: str) -> str:
@@ -65,6 +79,11 @@ def page(code: str) -> str | None:
     """The address of the rule's page on this machine, where it is installed."""
     file = _file(code)
     return None if file is None else file.as_uri()
+
+
+@cache
+def _beginnings() -> frozenset[str]:
+    return frozenset(code[:length] for code in _table()["rules"] for length in range(1, len(code) + 1))
 
 
 @cache

@@ -39,11 +39,12 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Speaks of cells where features speak of notebooks.  Corrects five things in pygls: it keeps the future of every
+    """Speaks of cells where features speak of notebooks.  Corrects six things in pygls: it keeps the future of every
     notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
     folders while work is under way, it leaves a request without an answer whose parameters are not as LSP describes
-    them, it encodes answers of megabytes while everybody waits, and it takes form feeds for line ends where a client
-    edits a text, and seconds for thousands of such edits."""
+    them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
+    waits, and it takes form feeds for line ends where a client edits a text, and seconds for thousands of such
+    edits."""
 
     _server: FxLensServer
     _begun = False
@@ -96,6 +97,11 @@ class FxLensProtocol(LanguageServerProtocol):
             params = types.DidChangeTextDocumentParams(params.text_document, [whole])
         yield from super().lsp_text_document__did_change(params)
 
+    @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
+    def lsp_workspace__execute_command(self, params: types.ExecuteCommandParams) -> Any:
+        params.arguments = params.arguments or []
+        return (yield from super().lsp_workspace__execute_command(params))
+
     def _execute_handler(self, msg_id: Any, *args: Any, **kwargs: Any) -> None:
         super()._execute_handler(msg_id, *args, **kwargs)
         future = self._request_futures.get(msg_id)
@@ -128,6 +134,8 @@ class FxLensServer(LanguageServer):
         self.agents = Agents(self)
         self.loop: asyncio.AbstractEventLoop | None = None
         """From ``initialize`` on, before which nothing is begun."""
+        self.settings_requests = 0
+        """How often the client was asked for its settings."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []

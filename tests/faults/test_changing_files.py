@@ -18,7 +18,7 @@ from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Options
 from fxlens.host.launch import Launch, find_python
 from fxlens.sources.files import Changed, read_source, write_source
-from lsp_client import Client
+from lsp_client import Client, edited
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -111,7 +111,13 @@ def test_fix_changes_only_what_was_named(tmp_path: Path, report):
             (tmp_path / "fxlens.toml").touch()
         done = check("--fix", "m.py", *(["helper.py"] if named == "helper.py" else []), cwd=tmp_path)
         assert ("len(x)" not in helper.read_text()) == changed == ("helper.py: fixed: " in done.stderr), done.stderr
-    report(tries=3, outcome="only what was named, or is the project's")
+    (tmp_path / "fxlens.toml").unlink()
+    helper.write_text(NET.format(first="pass"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "link.py").symlink_to(helper)
+    done = check("--fix", "folder", cwd=tmp_path)
+    assert "len(x)" in helper.read_text() and "was not named and is not part of the project" in done.stderr, done.stderr
+    report(tries=4, outcome="only what was named, or is the project's")
 
 
 def test_a_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, report):
@@ -309,3 +315,28 @@ def test_edits_are_for_one_version(tmp_path: Path, report):
             assert "changes" not in edit
             assert [each["textDocument"]["version"] for each in edit["documentChanges"]] == [1]
     report(tries=len(edits), outcome="with the version")
+
+
+def test_edits_of_another_file_are_of_the_text_that_it_has(shared: Client, folder: Path, report):
+    """A helper is edited while all fixes are applied, and then saved by another program, which nobody tells."""
+    (folder / "helper.py").write_text(HELPER)
+    (folder / "net.py").write_text(CALLING)
+    with shared.lent(deadline=30) as server:
+        helper, uri = server.open(folder / "helper.py"), server.open(folder / "net.py")
+        (found,) = [each for each in server.diagnostics(uri) if each["code"] == "FX120"]
+        server.actions(uri, found)  # until they are checked: all fixes are applied after that
+        at = {"textDocument": {"uri": uri}, "range": found["range"]}
+        number = server.start("textDocument/codeAction", {**at, "context": {"diagnostics": [], "only": ["source"]}})
+        time.sleep(0.3)
+        server.change(helper, typed := "# typed meanwhile\n" + HELPER)
+        answer = server.wait(lambda each: each.get("id") == number and "method" not in each)
+        for action in answer["result"]:
+            assert edited(typed, action["edit"]["changes"].get(helper, [])).startswith("# typed meanwhile\n")
+        server.close(helper)
+        server.edit(uri, CALLING + "\n")
+        actions = server.actions(uri, found)
+        assert [each for each in actions if (folder / "helper.py").as_uri() in each["edit"]["changes"]]
+        (folder / "helper.py").write_text("# saved by another program\n" + HELPER)
+        actions = server.actions(uri, found)
+        assert not [each for each in actions if (folder / "helper.py").as_uri() in each["edit"]["changes"]]
+    report(tries=2, outcome="nothing that was typed or saved is undone, no edit at a wrong place")

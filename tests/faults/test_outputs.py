@@ -57,14 +57,15 @@ def test_no_source_is_replaced_by_a_report(tmp_path: Path, report):
         assert done.returncode == 2 and b"Traceback" not in done.stderr, done.stderr
         assert (tmp_path / "model.py").read_text() == MODEL
     known = tmp_path / "known.json"
-    for name in ("helper.py", "pyproject.toml", "known.json"):
+    os.symlink("helper.py", tmp_path / "report.txt")
+    for name in ("helper.py", "pyproject.toml", "known.json", "report.txt"):
         known.write_text('{"findings": {}}')
         (tmp_path / name).touch()
         before = (tmp_path / name).read_text()
         done = run("check", "model.py", "--baseline", "known.json", "--output", name, cwd=tmp_path)
         assert done.returncode == 2 and b"--output would replace it" in done.stderr, done.stderr
         assert (tmp_path / name).read_text() == before
-    report(tries=6, outcome="refused")
+    report(tries=7, outcome="refused")
 
 
 @pytest.mark.parametrize(("encoding", "style"), [("ascii", "text"), ("cp1252", "github")])

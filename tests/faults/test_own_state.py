@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing.shared_memory  # noqa: F401  (what the model below uses exists here)
 import os
@@ -12,9 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from fxlens.checking import formats
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.files import CannotCheck
 from fxlens.config.project import Project
+from fxlens.index import documents
 from fxlens.sources import paths
 from fxlens.sources.files import Changed
 from fxlens.sources.known import from_recorded
@@ -97,7 +100,8 @@ def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, 
         records = list((tmp_path / ".cache").rglob("records/*.json"))
         assert len(records) == run * len(damaged)
         for each, text in zip(records, damaged, strict=False):
-            each.write_text(text)
+            whole = each.read_text()
+            each.write_text(text or whole.replace('"findings": []', '"findings": null'))
         done = subprocess.run(
             [*command, "check", "."], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
         )
@@ -250,7 +254,7 @@ def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
     for arguments in (["--select", "FX999"], ["--select", "FX1,fx101"], ["--ignore", "QQ"], ["--memory", "0"]):
         done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 2 and arguments[0] in done.stderr and "Traceback" not in done.stderr, done.stderr
-    (tmp_path / "fxlens.toml").write_text('select = ["fx101"]\nignore = ["FX20x"]\n')
+    (tmp_path / "fxlens.toml").write_text('select = ["fx101"]\nignore = ["FX20x", ""]\nseverity = {"" = "off"}\n')
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1 and "FX101" in done.stdout and "no rule code begins with fx101" in done.stderr, (
         done.stderr
@@ -362,3 +366,15 @@ def test_shared_memory_of_a_job_that_is_stopped(
     finally:
         taken_away(name)
     report(outcome="removed")
+
+
+def test_no_report_of_ours_is_a_configuration_of_models(tmp_path: Path, report):
+    written = []
+    for style in ("json", "sarif"):
+        formats.FORMATS[style]([], out := io.StringIO(), False)
+        written.append(out.getvalue())
+    Baseline(str(tmp_path / "known.json")).write()
+    written.append((tmp_path / "known.json").read_text())
+    assert [documents.parse("report.json", each) for each in written] == [None] * 3
+    assert documents.parse("net.json", '{"version": 1, "files": 3}') == {"version": 1, "files": 3}
+    report(tries=len(written), outcome="passed over")

@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -90,6 +91,9 @@ def test_malformed_message(server: Client, workspace: Path, name: str, report):
 WRONG_PLACES = [{"line": -1, "character": 0}, {"line": 0, "character": -1}, {"line": 5, "character": 1 << 40}, None, 3]
 
 
+COMMANDS = ("showChange", "fixCapture", "writeDynamicShapes", "openView", "keepConstruction", "writeInputs")
+
+
 def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: Path, report):
     uri = (workspace / "warm.py").as_uri()
     tries = 0
@@ -100,6 +104,12 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
             with pytest.raises(RuntimeError, match="not as LSP describes"):
                 server.request(f"textDocument/{method}", parameters)
             tries += 1
+    for name in COMMANDS:
+        for arguments in (None, [], [3], [[uri], {}, 3, 4, 5]):
+            with pytest.raises(RuntimeError, match=r"-32602.*Invalid Params"):
+                server.request("workspace/executeCommand", {"command": f"fxlens.{name}", "arguments": arguments})
+            tries += 1
+    server.request("workspace/executeCommand", {"command": "fxlens.showChange", "arguments": [uri, -5]})
     report(tries=tries, outcome="refused with an error each", recovered=alive(server, uri))
 
 
@@ -295,6 +305,43 @@ def test_configuration_of_wrong_types(tmp_path: Path, report):
         for name, code in (("select", "FX9x"), ("ignore", "fx"), ("severity", "")):
             assert any(f"fxlens.{name}: no rule code begins with {code}" in each for each in said), name
         report(tries=len(WRONG), outcome="refused with a sentence", recovered=time.monotonic() - began)
+
+
+def test_answers_about_settings_that_come_late(shared: Client, folder: Path, monkeypatch: pytest.MonkeyPatch, report):
+    """Two changes of the settings, of which the client answers the second one first; then it gives no settings."""
+    text = MODEL.replace("return ", "return len(x) * ")
+    with shared.lent() as server:
+        held: list[dict[str, Any]] = []
+        usual = server._answer
+
+        def hold(message: dict[str, Any]) -> None:
+            (held.append if message["method"] == "workspace/configuration" else usual)(message)
+
+        monkeypatch.setattr(server, "_answer", hold)
+
+        def asked() -> dict[str, Any]:
+            before = len(held)
+            server.notify("workspace/didChangeConfiguration", {"settings": None})
+            eventually(lambda: len(held) > before)
+            return held[-1]
+
+        def answer(message: dict[str, Any], result: Any) -> None:
+            server._send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            for _ in range(2):
+                server.request("fxlens/status", {})
+
+        first, second = asked(), asked()
+        answer(second, [{**server.settings, "ignore": ["FX120"]}] * len(second["params"]["items"]))
+        answer(first, [server.settings] * len(first["params"]["items"]))
+        uri = server.open(folder / "net.py", text)
+        assert server.diagnostics(uri) == []
+        for odd in ([], 3, None):
+            answer(asked(), odd)
+        assert server.edit(uri, text + "\n") == []
+        monkeypatch.undo()
+        server.configure(**server.settings)
+        assert [each["code"] for each in server.edit(uri, text)] == ["FX120"]
+    report(tries=5, outcome="the last ones hold")
 
 
 def test_1000_edits_in_pieces(server: Client, folder: Path, report):

@@ -287,3 +287,23 @@ def test_many_files_change_at_once(shared: Client, folder: Path, report):
         assert clock(server) - began < 3
         assert server.edit(uri, MODEL + "# after\n") == []
     report(tries=20_000, outcome="answered meanwhile")
+
+
+def test_a_large_configuration_that_is_open(shared: Client, folder: Path, report):
+    """What an editor has counts as what is on the disk does, and is not read where that is too large."""
+    text = "[severity]\n" + "".join(f'FX{number:07d} = "off"\n' for number in range(300_000))
+    uri = (folder / "fxlens.toml").as_uri()
+    asked = {"textDocument": {"uri": (folder / "elsewhere.py").as_uri()}, "position": {"line": 11, "character": 22}}
+    with shared.lent() as server:
+        assert server.diagnostics(server.open(folder / "elsewhere.py", MODEL)) == []
+        item = {"uri": uri, "languageId": "toml", "version": 1, "text": text}
+        server.notify("textDocument/didOpen", {"textDocument": item})
+        model = server.open(folder / "net.py", MODEL)
+        slowest = 0.0
+        while not [each for each in server.received if each.get("params", {}).get("uri") == model]:
+            began = clock(server)
+            assert "relu" in server.request("textDocument/hover", asked)["contents"]["value"]
+            slowest = max(slowest, clock(server) - began)
+        server.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    assert slowest < 2
+    report(outcome=f"not read; hovers elsewhere at most {slowest * 1000:.0f} ms meanwhile")

@@ -112,8 +112,13 @@ def test_a_journal_that_the_program_wrote_itself(tmp_path: Path, report):
     os.mkfifo(tmp_path / "2.jsonl")
     (tmp_path / "3.jsonl").mkdir()
     assert recorded.from_facts(journal.read(str(tmp_path)), str(tmp_path)) == {}
+    with open(tmp_path / "4.jsonl", "w") as file:
+        file.truncate(1 << 34)
+    assert journal.read(str(tmp_path)) == [each for each in facts if isinstance(each, dict)]
     assert journal.read(str(tmp_path / "gone")) == []
-    report(tries=9, outcome="left out")
+    removing = "import os, shutil; shutil.rmtree(os.environ['FXLENS_RECORD_JOURNALS'])"
+    assert run.record([sys.executable, "-c", removing], str(tmp_path), str(tmp_path / "examples.toml")).removed
+    report(tries=11, outcome="left out")
 
 
 PROGRAM = """import os, signal, sys, time

@@ -98,7 +98,12 @@ AGREE = {
 }
 # A rule knows it: its finding has a note.
 KNOWN = {"counter": ("self.count = 0", "self.count += 1  # <-\nreturn x * self.count")}
-MODELS = {**DIFFER, **AGREE, **KNOWN}
+# Of these, a rule says the same, and knows no place.
+ALIKE = {
+    "list by another name": ("self.o = [3.0]", "o = self.o\no[0] = o[0] + 1\nreturn x * o[0]"),
+    "list that grows": ("self.o = [3.0]", "o = self.o\no += [1.0]\nreturn x * len(o)"),
+}
+MODELS = {**DIFFER, **AGREE, **KNOWN, **ALIKE}
 
 
 def _text() -> str:
@@ -149,6 +154,11 @@ def test_a_finding_that_explains_it_says_what_was_seen(checked):
     (found,) = checked["counter"]
     assert found["code"] == "FX208"
     assert any("in the second call" in note["message"].lower() for note in found["related"])
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_model_has_its_finding_where_another_has_the_same(name: str, checked):
+    assert [each["code"] for each in checked[name]] == ["FX208"]
 
 
 def test_the_editor_shows_it_after_the_trace(shared: Client, folder: Path):

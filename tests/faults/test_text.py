@@ -318,3 +318,30 @@ def test_thousands_of_edits_in_one_message(server: Client, folder: Path, report)
     server.close(uri)
     server.diagnostics(uri)
     report(tries=len(changes), outcome=f"answered after {taken:.2f} s")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_a_comment_is_replaced_where_it_stands(shared: Client, folder: Path, end: str, report):
+    """It has characters that the client counts twice, and what takes its place would be two lines."""
+    line = '# fxlens: Net() <- torch.randn(2, 4), "𝄞𝄞é"'
+    text = MODEL.replace("# fxlens: Net() <- torch.randn(2, 4)", line).replace("(self, x)", '(self, x, s="")')
+    text += (
+        "# " + "\x0c" + "\u2028 end no line\n\n\nclass Other(nn.Module):\n    def forward(self, x):\n        return x\n"
+    )
+    with shared.lent() as server:
+        uri = server.open(folder / "net.py", text.replace("\n", end))
+        server.diagnostics(uri)
+        server.request("fxlens/record", {"uri": uri})
+        edits = []
+        for name in ("Net", "Other"):
+            arguments = [uri, name, f"{name}() <- torch.ones(1, 4)\nimport os"]
+            server.request("workspace/executeCommand", {"command": "fxlens.writeInputs", "arguments": arguments})
+            asked = server.wait(lambda each: each.get("method") == "workspace/applyEdit")
+            edits += asked["params"]["edit"]["changes"][uri]
+    last = {"line": 4, "character": len(line.encode("utf-16-le")) // 2}
+    assert edits[0]["range"] == {"start": {"line": 4, "character": 0}, "end": last}
+    assert edits[0]["newText"] == "# fxlens: Net() <- torch.ones(1, 4) import os"
+    above = {"line": text.split("\n").index("class Other(nn.Module):"), "character": 0}
+    assert edits[1]["range"] == {"start": above, "end": above}
+    assert edits[1]["newText"] == f"# fxlens: Other() <- torch.ones(1, 4) import os{end}"
+    report(tries=4, outcome="all of it, by one line")

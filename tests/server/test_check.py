@@ -297,9 +297,10 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
 
 
 def test_records_of_unchanged_files_are_kept(tmp_path: Path):
-    from fxlens.checking.cache import Cache, began_now
+    from fxlens.checking.cache import Cache
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
+    from fxlens.sources.files import began_now
 
     helper = tmp_path / "helper.py"
     helper.write_text("A = 1\n")

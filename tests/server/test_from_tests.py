@@ -125,9 +125,10 @@ def test_check_traces_with_what_the_tests_say(project: Path):
 
 
 def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
-    from fxlens.checking.cache import Cache, began_now
+    from fxlens.checking.cache import Cache
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
+    from fxlens.sources.files import began_now
 
     (tmp_path / "tests").mkdir()
     request = Request(str(tmp_path / "net.py"), MODELS, folder=str(tmp_path))

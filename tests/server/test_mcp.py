@@ -329,3 +329,31 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path):
     environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment)
     assert done.returncode == 2 and "pip install 'fxlens[mcp]'" in done.stderr
+
+
+def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
+    """The SDK drops what it cannot read; a name of a file may hold it."""
+    (tmp_path / "net.py").write_text(SMALL)
+    hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    asked = {"name": "diagnose", "arguments": {"file": "\ud800\U0001d11e.py"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked},
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "fxlens", "mcp"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+    assert answers[1]["id"] == 2 and "?𝄞.py cannot be read" in answers[1]["result"]["content"][0]["text"]
+
+
+def test_where_its_input_is_closed_it_says_so(tmp_path):
+    for name in ("mcp", "serve"):
+        command = f"exec {sys.executable} -m fxlens {name} <&-"
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and done.stderr.endswith("which is closed\n"), done.stderr

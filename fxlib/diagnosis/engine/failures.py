@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine.forms import called_name
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.raised import text_of
 
 __all__ = ["Failure", "about_tracing", "classify", "rule_of"]
 
@@ -26,7 +27,7 @@ class Failure(NamedTuple):
 
     @property
     def text(self) -> str:
-        return str(self.error)
+        return text_of(self.error)
 
     @property
     def name(self) -> str:
@@ -240,7 +241,7 @@ _TRACING_TEXTS = (
 
 def about_tracing(error: BaseException) -> bool:
     """Whether ``error`` comes from tracing, rather than from the program itself."""
-    return isinstance(error, TraceError) or any(text in str(error) for text in _TRACING_TEXTS)
+    return isinstance(error, TraceError) or any(text in text_of(error) for text in _TRACING_TEXTS)
 
 
 def classify(failure: Failure) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from fxlib.diagnosis.engine.corrections import Corrections
 from fxlib.diagnosis.engine.forms import called_name, form_of
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of, short_path
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.report import Finding, Related
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
@@ -143,4 +144,4 @@ def _described(error: BaseException | str) -> str:
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, as torch.fx has it: its own proxies are of another module than ours."""
-    return str(error).replace("fxlib.proxy.", "torch.fx.proxy.").split("\n", 1)[0]
+    return text_of(error).replace("fxlib.proxy.", "torch.fx.proxy.").split("\n", 1)[0]

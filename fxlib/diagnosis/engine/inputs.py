@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.engine.values import describe
 
 __all__ = ["normalise", "placeholder_values", "signature_of", "without_self"]
@@ -77,7 +78,7 @@ def placeholder_values(
             if missing:
                 problem = f"missing {', '.join(missing)}"
         except TypeError as error:
-            problem = str(error)
+            problem = text_of(error)
     values: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:

@@ -38,6 +38,7 @@ from fxlib.diagnosis.engine.listener import AtProbe, Listener
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.questions import Questions
+from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.engine.reach import unregistered
 from fxlib.diagnosis.engine.run import Course, Run
 from fxlib.diagnosis.engine.subject import Subject
@@ -185,12 +186,12 @@ class Search:
             place = place.caller  # of a package: not it, but what it is given does not fit
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
-        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in str(error)):
+        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in text_of(error)):
             # A value that stood in for another one has led here.
             return self.cuts.cut(place, code)
         data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
-            code = "FX195" if tests or ("Proxy(" in str(error) and checks_proxy(run, place, error)) else "FX199"
+            code = "FX195" if tests or ("Proxy(" in text_of(error) and checks_proxy(run, place, error)) else "FX199"
         severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (
@@ -211,7 +212,7 @@ class Search:
     def _no_root(self, run: Run, error: BaseException) -> None:
         """Something fails before any of the user's code runs."""
         message = detail = ""
-        if "co_varnames is too small" in str(error):
+        if "co_varnames is too small" in text_of(error):
             message = (
                 "torch.fx rewrites the signature of a `forward` with keyword-only arguments, `*args` or `**kwargs`, "
                 "but here it finds the function of a decorator instead of `forward`"
@@ -259,7 +260,7 @@ def _let_go(error: BaseException | None) -> None:
 def _checks_itself(error: BaseException) -> bool:
     """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
     that says nothing."""
-    if isinstance(error, TraceError) or "type Proxy" in str(error):
+    if isinstance(error, TraceError) or "type Proxy" in text_of(error):
         return False  # what refuses the type of a traced value refuses it whatever was answered
     traceback = _innermost(error)
     if traceback is None:

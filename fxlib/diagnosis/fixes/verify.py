@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import (
     NOT_FINITE,
@@ -179,7 +180,7 @@ class Checker:
         try:
             after = self._side(apply_fix(fix, self.read), fix.settings, helps)
         except Exception as error:
-            return Verdict(failed=f"{type(error).__name__}: {error}")
+            return Verdict(failed=f"{type(error).__name__}: {text_of(error)}")
         if verdict.gone:
             self._compare_numbers(verdict, before, after)
             self._compare_parameters(verdict, fix, before, after)
@@ -483,7 +484,7 @@ class Checker:
         try:
             after = self._side(apply_fix(fix, self.read), {}, reported=False)
         except Exception as error:
-            return f"raises {type(error).__name__}: {error}"
+            return f"raises {type(error).__name__}: {text_of(error)}"
         verdict = Verdict()
         self._compare_numbers(verdict, self._before, after)
         return verdict.note if verdict.same_eager is False or verdict.side_effects else None
@@ -530,7 +531,7 @@ class Checker:
             traced = self._trace(model, fix)
         except Exception as error:
             verdict.equal_to_eager = False
-            verdict.note = f"the trace in eval mode fails: {type(error).__name__}: {error}"
+            verdict.note = f"the trace in eval mode fails: {type(error).__name__}: {text_of(error)}"
             return
         verdict.equal_to_eager = True
         concrete = self._concrete(fix.settings)

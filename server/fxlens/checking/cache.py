@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,13 +21,11 @@ from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
-from fxlens.sources.files import read_bytes, write_whole
+from fxlens.sources.files import changed_since, read_bytes, write_whole
 from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
-_COARSE = 50_000_000
-"""Nanoseconds by which the clock of a file system may be behind."""
 
 
 class Cache:
@@ -57,7 +54,10 @@ class Cache:
     ) -> Record | None:
         """The record of this request if it still holds."""
         try:
-            entry = json.loads(self._path(request, verified, lowering, captures).read_text(encoding="utf-8"))
+            digest, _, body = self._path(request, verified, lowering, captures).read_bytes().partition(b"\n")
+            if hashlib.sha256(body).hexdigest().encode() != digest:
+                return None  # nobody has looked whether a damaged one has the form of a record
+            entry = json.loads(body)
             record = entry["record"]
             if not record.keys() >= Record.__required_keys__:
                 return None
@@ -96,7 +96,8 @@ class Cache:
         with suppress(OSError):
             self.where.mkdir(parents=True, exist_ok=True)
             self.where.chmod(0o700)
-            write_whole(str(path), json.dumps(entry).encode(), 0o600)
+            body = json.dumps(entry).encode()
+            write_whole(str(path), hashlib.sha256(body).hexdigest().encode() + b"\n" + body, 0o600)
 
     def trim(self) -> None:
         """Removes the oldest records above a bounded number."""
@@ -149,21 +150,6 @@ def environment_of(python: str) -> list[Any]:
     for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
         found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
-
-
-def began_now() -> int:
-    """The time for `changed_since`."""
-    return time.time_ns() - _COARSE
-
-
-def changed_since(path: str, began: int) -> bool:
-    """Whether a file was written, or put in place of another, since then. Programs can set the time of writing, also to
-    one that is still to come; Windows has no other."""
-    try:
-        state = os.stat(path)
-    except OSError:
-        return True
-    return (state.st_mtime_ns if os.name == "nt" else state.st_ctime_ns) >= began
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:

@@ -22,7 +22,7 @@ from fxlens.jobs import compare, fix_all, lowering_hints, trace, verify
 from fxlens.overlays import findings, with_captures, with_compared, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
-from fxlens.sources.files import Changed, read_source, write_source
+from fxlens.sources.files import Changed, began_now, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
@@ -33,7 +33,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
-from .cache import Cache, began_now
+from .cache import Cache
 from .files import folder_of, mentions_models
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Options:
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
-    named: tuple[str, ...] = ()  # the files and folders that fixes may change, beside the project's own files
+    named: tuple[str, ...] = ()  # what fixes may change beside the project's own files; empty: the checked file
     written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
 
@@ -393,7 +393,7 @@ async def _fix(
 ) -> tuple[fix_all.Fixed, list[str]]:
     """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed, and a
     sentence says which were not and why. One file at a time: two may share a helper."""
-    within = [request.path, *options.named, *([project.root] if project.root else [])]
+    within = [*(options.named or [request.path]), *([project.root] if project.root else [])]
     async with _FIXING:
         if (text := options.written.get(key(request.path), request.text)) != request.text:
             # The fixes of a file that uses this one have changed it.

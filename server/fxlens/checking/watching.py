@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 from fxlens.host.pool import Pool
+from fxlens.sources.files import began_now, changed_since
 
-from .cache import Cache, began_now, changed_since
+from .cache import Cache
 from .checker import Checked, Options, Surroundings, check_files
 
 _SECONDS = 0.3

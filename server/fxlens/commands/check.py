@@ -130,7 +130,8 @@ def _is_no_report(path: str, known: Baseline | None) -> bool:
     """Whether a file that is there is one that only a slip would name for a report."""
     if not os.path.exists(path):
         return False
-    named = path.endswith((".py", ".ipynb")) or is_configuration(path)
+    real = os.path.realpath(path)
+    named = real.endswith((".py", ".ipynb")) or is_configuration(real)
     return named or (known is not None and is_within(path, [known.path]))
 
 

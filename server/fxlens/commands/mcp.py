@@ -32,6 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     from fxlens.mcp.asking import Asking, Folder
 
     folder = os.path.abspath(arguments.folder)
+    if not os.path.isdir(folder):
+        print(f"fxlens: {arguments.folder}: no such folder", file=sys.stderr)
+        return 2
 
     async def serve() -> None:
         pool = Pool(Launch(find_python(arguments.python, folder), folder, arguments.worker))

@@ -39,6 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
             "fxlens: no command to record; write one after --, as in: fxlens record -- python train.py", file=sys.stderr
         )
         return 2
+    if not os.path.isdir(arguments.folder):
+        print(f"fxlens: {arguments.folder}: no such folder", file=sys.stderr)
+        return 2
     if is_notebook(program[0]):
         program = [find_python("", os.path.abspath(arguments.folder)), *program]
     output = arguments.output or os.path.join(arguments.folder, examples.NAME)
@@ -52,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if result.recorded:
         number = f"{result.recorded} class{'' if result.recorded == 1 else 'es'}"
         print(f"fxlens: {number} recorded in {relative(output)}", file=sys.stderr)
+    elif result.removed:
+        print("fxlens: nothing recorded: the program removed the temporary folder with what was noted", file=sys.stderr)
     elif not result.attached:
         print(
             "fxlens: nothing recorded: no Python process of this command imported torch (interpreters that ignore "

@@ -122,15 +122,15 @@ class Project:
         if len(severity) < len(graded):
             problems.append(f"{path}: severity must map codes to one of {', '.join(SEVERITIES)}")
         select, ignore = take("select", list, []), take("ignore", list, [])
-        for name, codes in (("select", select), ("ignore", ignore), ("severity", severity)):
+        for name, codes in (("select", select), ("ignore", ignore), ("severity", [*severity])):
             if misspelt := rules.unknown(codes):
-                problems.append(f"{path}: {name}: no rule code begins with {', '.join(misspelt)}")
+                problems.append(f"{path}: {name}: {rules.said_unknown(misspelt)}")
         return cls(
             root=root,
             scope=scope,
-            select=tuple(each for each in select if not rules.unknown([each])),
-            ignore=tuple(ignore),
-            severity=severity,
+            select=tuple(rules.known(select)),
+            ignore=tuple(rules.known(ignore)),
+            severity={code: severity[code] for code in rules.known(severity)},
             leaf_modules=tuple(take("leaf-modules", list, [])),
             tracer=_tracer(path, table, problems),
             captures=tuple(captures),
@@ -191,6 +191,8 @@ def _text(path: str) -> str:
 
 
 def _table(path: str, opened: str | None) -> tuple[dict[str, Any] | None, str | None]:
+    if opened is not None and len(opened) > _MAX_BYTES:
+        return None, f"larger than {_MAX_BYTES >> 20} MiB"
     try:
         data: Any = tomllib.loads(_text(path) if opened is None else opened.replace("\r\n", "\n"))
     except (FileNotFoundError, NotADirectoryError):

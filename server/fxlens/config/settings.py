@@ -100,9 +100,10 @@ def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, lis
             refused.append(f"fxlens.{each.name}: {error}; {getattr(base, each.name)!r} is used")
     for name in ("select", "ignore", "severity"):
         if misspelt := rules.unknown(good.get(name, ())):
-            refused.append(f"fxlens.{name}: no rule code begins with {', '.join(misspelt)}")
-            if name == "select":
-                good[name] = tuple(each for each in good[name] if each not in misspelt)
+            refused.append(f"fxlens.{name}: {rules.said_unknown(misspelt)}")
+            values = good[name]
+            left = rules.known(values)
+            good[name] = {code: values[code] for code in left} if isinstance(values, dict) else tuple(left)
     return replace(base, **good), refused
 
 

@@ -12,13 +12,14 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls import uris
 
 from fxlens.jobs.dynamic_shapes import Specification
 from fxlens.record import Target
-from fxlens.sources import files, parsing, positions
+from fxlens.sources import parsing, positions
 from fxlens.sources.shapes_constant import shapes_constant
 from fxlens.views.verdicts import PURPOSES
+
+from . import edits
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -38,11 +39,10 @@ def register(server: FxLensServer) -> None:
         if fixed is None or not fixed.texts:
             _say(ls, f"No fix for {target} could be proven. Each problem says what its fixes lack.")
             return
-        changes = {}
-        for path, text in fixed.texts.items():
-            other = ls.session.document_at(path)
-            before = other.text if other else (files.read_text(path, "replace") or "")
-            changes[other.uri if other else uris.from_fs_path(path) or ""] = _edits(before, text)
+        changes = edits.of_fixed(ls, fixed)
+        if changes is None:
+            _say(ls, f"Nothing was changed: a file was edited while the fixes for {target} were proven. Ask again.")
+            return
         label = f"{_title(target, capture)}: {_counted(len(fixed.applied))}"
         _apply(ls, _reviewed(ls, changes, label), label)
 
@@ -59,7 +59,8 @@ def register(server: FxLensServer) -> None:
             written = with_shapes(document.text, target, found)
         except parsing.ERRORS:  # typed on meanwhile
             return
-        _apply(ls, types.WorkspaceEdit(changes={uri: [_edit(written)]}), f"dynamic_shapes of {target}")
+        edit = edits.workspace_edit(ls, {uri: [edits.line_edit(written)]})
+        _apply(ls, edit, f"dynamic_shapes of {target}")
 
 
 def actions(document: Document, wanted: types.Range) -> list[types.CodeAction]:
@@ -120,15 +121,6 @@ def _listed(sizes: list[int]) -> str:
     return f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
 
 
-def _edits(before: str, after: str) -> list[types.TextEdit]:
-    return [_edit(each) for each in positions.line_edits(before, after)]
-
-
-def _edit(edit: positions.LineEdit) -> types.TextEdit:
-    first, last = (types.Position(line=line, character=0) for line in (edit.line, edit.end_line))
-    return types.TextEdit(range=types.Range(start=first, end=last), new_text=edit.text)
-
-
 def _counted(fixes: int) -> str:
     return f"{fixes} {'fix' if fixes == 1 else 'fixes'}"
 
@@ -141,19 +133,18 @@ def _reviewed(ls: FxLensServer, changes: dict[str, list[types.TextEdit]], label:
     """An edit that is shown as a diff before it is applied, where the editor can do that."""
     workspace = ls.client_capabilities.workspace
     able = workspace.workspace_edit if workspace else None
-    if not (able and able.document_changes and able.change_annotation_support):
-        return types.WorkspaceEdit(changes=changes)
-    steps = []
-    for uri, edits in changes.items():
-        document = ls.session.documents.get(uri)
-        version = document.version if document else None
-        identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-        annotated = [
-            types.AnnotatedTextEdit(annotation_id=_REVIEW, range=each.range, new_text=each.new_text) for each in edits
-        ]
-        steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(annotated)))
-    annotation = types.ChangeAnnotation(label=label, needs_confirmation=True)
-    return types.WorkspaceEdit(document_changes=list(steps), change_annotations={_REVIEW: annotation})
+    edit = edits.workspace_edit(ls, changes)
+    if edit.document_changes is None or not (able and able.change_annotation_support):
+        return edit
+    for step in edit.document_changes:
+        if isinstance(step, types.TextDocumentEdit):
+            step.edits = [
+                types.AnnotatedTextEdit(annotation_id=_REVIEW, range=each.range, new_text=each.new_text)
+                for each in step.edits
+                if isinstance(each, types.TextEdit)
+            ]
+    edit.change_annotations = {_REVIEW: types.ChangeAnnotation(label=label, needs_confirmation=True)}
+    return edit
 
 
 def _say(ls: FxLensServer, text: str) -> None:

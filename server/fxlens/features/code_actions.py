@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CHOOSE = "fxlens.chooseInterpreter"
 _VERIFY_SECONDS = 3.0
+_LAST_LINE = (1 << 31) - 2
 
 
 def register(server: FxLensServer) -> None:
@@ -35,6 +36,7 @@ def register(server: FxLensServer) -> None:
 
     @server.command(fix_edits.SHOW)
     def show(ls: Any, uri: str, line: int) -> None:
+        line = min(max(line, 0), _LAST_LINE)
         at = types.Position(line=line, character=0)
         place = types.Range(start=at, end=types.Position(line=line + 1, character=0))
         ls.window_show_document(types.ShowDocumentParams(uri=uri, take_focus=True, selection=place), lambda _: None)
@@ -71,6 +73,7 @@ def register(server: FxLensServer) -> None:
             for finding in findings(record)
             if _touches(ls, document, finding, params.range)
             for fix in finding["fixes"]
+            if fix_edits.is_current(ls, document, fix)
         ]
         # What changes the project comes last, whatever else there is.
         changes += _interpreters(ls, document, record, params.range)

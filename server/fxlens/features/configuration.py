@@ -41,23 +41,31 @@ def register(server: FxLensServer) -> None:
 
 async def load(ls: FxLensServer, pushed: Any) -> None:
     """Requests the section ``fxlens`` for each folder; of a client that does not support this, the pushed settings
-    count."""
+    count.  Answers may come in another order: only those to the last request count.  Where there is none, what was
+    known stays."""
+    ls.settings_requests += 1
+    request = ls.settings_requests
     roots: list[str | None] = [None, *folders(ls)]
-    values: list[Any] = [pushed] * len(roots)
+    values: list[Any] | None = [pushed] * len(roots)
     workspace = ls.client_capabilities.workspace
     if workspace and workspace.configuration:
         items = [types.ConfigurationItem(section="fxlens", scope_uri=_uri(root) if root else None) for root in roots]
         try:
             answer = ls.workspace_configuration_async(types.ConfigurationParams(items=items))
-            values = list(await asyncio.wait_for(answer, _ANSWER_SECONDS))
+            given = list(await asyncio.wait_for(answer, _ANSWER_SECONDS))
+            if len(given) != len(roots):
+                raise ValueError(f"{len(given)} sections in place of {len(roots)}")
+            values = given
         except Exception as error:
-            log.warning("the client did not give its configuration: %s", error)
-        if len(values) != len(roots):
-            values = [None] * len(roots)
+            log.warning("the client did not give its configuration: %s", str(error) or "no answer")
+            values = None if pushed is None else values
+        if request != ls.settings_requests:
+            return
     settings: dict[str | None, Settings] = {}
     refused: dict[str, None] = {}
-    for root, value in zip(roots, values, strict=True):
-        settings[root], problems = from_client(value)
+    for at, root in enumerate(roots):
+        known = ls.session.settings_for(root)
+        settings[root], problems = (known, []) if values is None else from_client(values[at])
         refused.update(dict.fromkeys(problems))
     for problem in refused:
         ls.window_log_message(types.LogMessageParams(type=types.MessageType.Warning, message=problem))

@@ -1,4 +1,5 @@
-"""Edits of documents as LSP has them: with the versions that they are made for, where the client takes those."""
+"""Edits of documents as LSP has them: with the versions that they are made for, where the client takes those, and never
+of a text that is no longer the one that they were made from."""
 
 from __future__ import annotations
 
@@ -6,9 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
+from pygls import uris
+
+from fxlens.jobs.fix_all import Fixed
+from fxlens.sources import files, positions
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
+
+_MARKS = "\ufeff\x0c"
+"""What may stand in front of a text that an editor has, or that is read as Python reads it."""
 
 
 def workspace_edit(
@@ -30,3 +38,29 @@ def workspace_edit(
         identifier = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
         steps.append(types.TextDocumentEdit(text_document=identifier, edits=list(edits)))
     return types.WorkspaceEdit(document_changes=steps)
+
+
+def of_fixed(ls: FxLensServer, fixed: Fixed) -> dict[str, list[types.TextEdit]] | None:
+    """What fixing has changed, by document; None where one of the files has been edited or saved meanwhile: the edits
+    would undo that."""
+    changes = {}
+    for path, text in fixed.texts.items():
+        other, before = ls.session.document_at(path), fixed.before[path]
+        now = _saved(path) if other is None else other.text
+        if now.lstrip(_MARKS) != before.lstrip(_MARKS):
+            return None
+        address = uris.from_fs_path(path) or "" if other is None else other.uri
+        changes[address] = [line_edit(each) for each in positions.line_edits(before, text)]
+    return changes
+
+
+def line_edit(edit: positions.LineEdit) -> types.TextEdit:
+    first, last = (types.Position(line=line, character=0) for line in (edit.line, edit.end_line))
+    return types.TextEdit(range=types.Range(start=first, end=last), new_text=edit.text)
+
+
+def _saved(path: str) -> str:
+    try:
+        return files.read_source(path)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""

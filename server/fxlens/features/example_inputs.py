@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
+from fxlens import record
 from fxlens.answers import InputsAnswer, InputsVerdict, Refusal
-from fxlens.record import Target
-from fxlens.sources import targets
+from fxlens.record import Edit, Target
+from fxlens.sources import positions, targets
 from fxlens.sources.targets import ASKED, FOUND
 from fxlens.views.descriptions import where
 
 from . import edits, params
 from .code_lens import KEEP
+from .places import to_range
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -63,10 +65,11 @@ def register(server: FxLensServer) -> None:
         document, target = _found(ls, params.text(asked, "uri"), name)
         if document is None or target is None:
             return {"reason": f"This file has no model {name}."}
-        record = await ls.session.trial(document, _edited(document, target, text))
-        if record is None:
+        edited = positions.edited(document.text, comment_edits(document, target, text))
+        tried = await ls.session.trial(document, edited)
+        if tried is None:
             return {"reason": "The workspace is not trusted, so its models are not run."}
-        return verdict(next((each for each in record["targets"] if each["name"] == name), None))
+        return verdict(next((each for each in tried["targets"] if each["name"] == name), None))
 
 
 def proposal(document: Document, target: Target) -> InputsAnswer:
@@ -110,7 +113,7 @@ def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: se
         here = wanted.start.line <= target["line"] - 1 <= wanted.end.line
         if not here or any(each is not None and each["source"] in ASKED for each in (inputs, construct)):
             continue
-        place = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, written(target))})
+        place = edits.workspace_edit(ls, {document.uri: _as_lsp(ls, document, target, written(target))})
         if construct is not None and construct["source"] in FOUND:
             title = f"Keep this construction of {target['name']} ({where(construct)})"
             found.append(types.CodeAction(title=title, kind=KIND, edit=place))
@@ -132,8 +135,10 @@ def written(target: Target) -> str:
     return f"{made} <- {target['inputs']['text']}" if target["inputs"] else made
 
 
-def comment_edits(document: Document, target: Target, text: str) -> list[types.TextEdit]:
-    """The one comment of a class: in place of those that are there, else above the class and its decorators."""
+def comment_edits(document: Document, target: Target, text: str) -> list[Edit]:
+    """The one comment of a class: in place of those that are there, else above the class and its decorators.  Whatever
+    the text is, it stays one line: a second one would be code."""
+    text = " ".join(text.splitlines())
     present = targets.comments_on(document.text, target["name"])
     if not present:
         return [_above(document, target["line"] - 1, text)]
@@ -141,34 +146,41 @@ def comment_edits(document: Document, target: Target, text: str) -> list[types.T
     return [_replaced(document, first, f"# fxlens: {text}"), *(_without(document, each) for each in others)]
 
 
-def _replaced(document: Document, comment: targets.Comment, text: str) -> types.TextEdit:
-    line = document.lines[comment.line - 1]
-    start, end = (len(line.encode()[:column].decode()) for column in (comment.column, comment.end_column))
-    place = types.Range(types.Position(comment.line - 1, start), types.Position(comment.line - 1, end))
-    return types.TextEdit(range=place, new_text=text)
+def _replaced(document: Document, comment: targets.Comment, text: str) -> Edit:
+    return _edit(document, comment.line, comment.column, comment.line, comment.end_column, text)
 
 
-def _without(document: Document, comment: targets.Comment) -> types.TextEdit:
+def _without(document: Document, comment: targets.Comment) -> Edit:
     """A second comment goes, with its line where nothing else stands on it."""
-    if document.lines[comment.line - 1].encode()[: comment.column].strip():
+    if document.lines[comment.line - 1].encode("utf-8", "surrogatepass")[: comment.column].strip():
         return _replaced(document, comment, "")
-    place = types.Range(types.Position(comment.line - 1, 0), types.Position(comment.line, 0))
-    return types.TextEdit(range=place, new_text="")
+    return _edit(document, comment.line, 0, comment.line + 1, 0, "")
 
 
-def _edited(document: Document, target: Target, text: str) -> str:
-    """The document's text with the comment."""
-    lines = document.text.split("\n")
-    for edit in sorted(comment_edits(document, target, text), key=lambda edit: -edit.range.start.line):
-        start, end = edit.range.start, edit.range.end
-        tail = lines[end.line][end.character :] if end.line < len(lines) else ""
-        lines[start.line : end.line + 1] = f"{lines[start.line][: start.character]}{edit.new_text}{tail}".split("\n")
-    return "\n".join(lines)
+def _above(document: Document, line: int, text: str) -> Edit:
+    """Above the class on ``line`` (from 0), and above its decorators."""
+    lines = document.lines
+    while line > 0 and lines[line - 1].lstrip().startswith("@"):
+        line -= 1
+    indent = lines[line][: len(lines[line]) - len(lines[line].lstrip())]
+    return _edit(document, line + 1, 0, line + 1, 0, f"{indent}# fxlens: {text}{positions.line_end(document.text)}")
+
+
+def _edit(document: Document, line: int, column: int, end_line: int, end_column: int, text: str) -> Edit:
+    return {**record.span(document.path, line, column, end_line, end_column), "text": text}
+
+
+def _as_lsp(ls: FxLensServer, document: Document, target: Target, text: str) -> list[types.TextEdit]:
+    """The edits of a comment as the client counts."""
+    return [
+        types.TextEdit(range=to_range(positions.lsp_range(edit, document.lines, ls.encoding)), new_text=edit["text"])
+        for edit in comment_edits(document, target, text)
+    ]
 
 
 async def _write(ls: FxLensServer, document: Document, name: str, text: str) -> None:
     target = next(each for each in _targets(document) if each["name"] == name)
-    edit = edits.workspace_edit(ls, {document.uri: comment_edits(document, target, text)})
+    edit = edits.workspace_edit(ls, {document.uri: _as_lsp(ls, document, target, text)})
     await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=edit, label=f"Example inputs of {name}"))
 
 
@@ -180,14 +192,3 @@ def _found(ls: FxLensServer, uri: str, name: str) -> tuple[Document | None, Targ
 def _targets(document: Document) -> Sequence[Target]:
     record = document.record
     return record["targets"] if record is not None and document.record_text == document.text else ()
-
-
-def _above(document: Document, line: int, text: str) -> types.TextEdit:
-    """Above the class on ``line`` (from 0), and above its decorators."""
-    lines = document.lines
-    while line > 0 and lines[line - 1].lstrip().startswith("@"):
-        line -= 1
-    indent = lines[line][: len(lines[line]) - len(lines[line].lstrip())]
-    end = "\r\n" if "\r\n" in document.text else "\n"
-    place = types.Position(line=line, character=0)
-    return types.TextEdit(range=types.Range(place, place), new_text=f"{indent}# fxlens: {text}{end}")

@@ -10,9 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
-from pygls import uris
-
-from fxlens.sources import files, positions
 
 from . import edits
 
@@ -39,19 +36,8 @@ async def actions(ls: FxLensServer, uri: str, kind: str) -> list[types.CodeActio
     fixed = await ls.session.fix_all(uri, notebook.made.starts if notebook and kind == KIND else ())
     if fixed is None or not fixed.texts:
         return []
-    changes = {}
-    for path, text in fixed.texts.items():
-        other = ls.session.document_at(path)
-        before = other.text if other else (files.read_text(path, "replace") or "")
-        changes[other.uri if other else uris.from_fs_path(path) or ""] = [
-            types.TextEdit(
-                range=types.Range(
-                    start=types.Position(line=edit.line, character=0),
-                    end=types.Position(line=edit.end_line, character=0),
-                ),
-                new_text=edit.text,
-            )
-            for edit in positions.line_edits(before, text)
-        ]
+    changes = edits.of_fixed(ls, fixed)
+    if changes is None:
+        return []
     title = "Apply all checked fixes" + ("" if notebook and kind == KIND else f": {len(fixed.applied)}")
     return [types.CodeAction(title=title, kind=kind, edit=edits.workspace_edit(ls, changes))]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from fxlens.record import Fix
-from fxlens.sources import positions
+from fxlens.sources import files, positions
+from fxlens.sources.paths import key
 from fxlens.views.verdicts import PURPOSES, unchecked
 
 from . import edits
@@ -28,6 +30,18 @@ def title(fix: Fix, checking: bool, verify: bool = True) -> str:
         why = unchecked(fix) if verify else "not checked: fxlens.verify is off"
         remarks.append("being checked" if checking else why)
     return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
+
+
+def is_current(ls: FxLensServer, document: Document, fix: Fix) -> bool:
+    """Whether the other files that it edits are as the trace has read them: their lines may be others now."""
+    began = document.record_began
+    for path in {edit["file"] for edit in fix["edits"] if key(edit["file"]) != key(document.path)}:
+        edited = ls.session.edited(path)
+        if began is None or (edited is None and not os.path.exists(path)):
+            continue
+        if files.changed_since(path, began.of_files) if edited is None else edited > began.clock:
+            return False
+    return True
 
 
 def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:

@@ -20,13 +20,17 @@ else:
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _MOST_DEPTH = 8
+_REPORTS = ({"version", "coverage", "files"}, {"version", "runs", "$schema"}, {"version", "findings"})
+"""What those of `fxlens check` have at their top: as JSON and SARIF, and its baseline. They hold names and numbers of
+models, and configure none."""
 
 
 def parse(path: str, text: str) -> Any:
-    """The data of a file; None where it cannot be read."""
+    """The data of a file; None where it cannot be read, or is a report."""
     try:
         if path.endswith(".json"):
-            return json.loads(text)
+            data = json.loads(text)
+            return None if isinstance(data, dict) and any(data.keys() >= each for each in _REPORTS) else data
         if path.endswith(".toml"):
             return tomllib.loads(text)
         return yaml_reader.read(text)

@@ -27,7 +27,7 @@ _CONFIG_FOLDERS = ("conf", "config", "configs", "cfg", "cfgs", "options", "optio
 _NO_CONFIGURATION = {
     "package.json", "package-lock.json", "tsconfig.json", "mkdocs.yml", "environment.yml", "environment.yaml",
     "pyproject.toml", "docker-compose.yml", "codecov.yml", "cog.yaml", "action.yml", "fxlens.toml",
-    "tokenizer.json", "vocab.json", "special_tokens_map.json",
+    "fxlens.examples.toml", "tokenizer.json", "vocab.json", "special_tokens_map.json",
 }  # fmt: skip
 
 

@@ -162,7 +162,7 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     a notebook has only these. Use it before writing a fix by hand."""
     file, text, code = given["file"], given["text"], given["code"]
     if code and rules.unknown([code]):
-        raise Misasked(f"no rule code begins with {code}")
+        raise Misasked(rules.said_unknown([code]))
     if given["line"] is None and given["cell"] is None:
         if is_notebook(file):
             raise Misasked(f"{file} is a notebook, for which there is no diff: ask for a `line` of a `cell`")

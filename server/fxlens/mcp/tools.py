@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 from typing import Any
 
+import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.types import (
@@ -41,5 +45,28 @@ async def serve(asking: Asking) -> None:
         return CallToolResult(content=[TextContent(text=text)], is_error=failed)
 
     server = Server("fxlens", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called)
-    async with stdio_server() as (incoming, outgoing):
+    async with stdio_server(anyio.wrap_file(_taken_input())) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _Lines(io.TextIOWrapper):
+    """Messages, of which the SDK would drop each that holds half of a surrogate: that is replaced."""
+
+    def readline(self, size: int = -1) -> str:  # type: ignore[override]
+        line = super().readline(size)
+        if "\\ud" not in line.lower():
+            return line
+        try:
+            message = json.dumps(json.loads(line), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return line
+        return message.encode("utf-8", "replace").decode() + "\n"
+
+
+def _taken_input() -> _Lines:
+    """Standard input, of which nothing else can read from now on."""
+    own = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return _Lines(open(own, "rb", closefd=False), encoding="utf-8", errors="replace")

@@ -40,6 +40,10 @@ class _Recording:
         )
         start()
 
+    def pytest_unconfigure(self) -> None:
+        """Also where no test was run, as with ``--help``."""
+        shutil.rmtree(self.journals, ignore_errors=True)
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from fxlens.sources import recorded as examples
 
@@ -47,7 +51,6 @@ class _Recording:
         from .agent import journal
 
         found = examples.from_facts(journal.read(self.journals), self.folder)
-        shutil.rmtree(self.journals, ignore_errors=True)
         path = os.path.join(self.folder, examples.NAME)
         try:
             notes = run.save(path, found, self.folder) if found else []

@@ -35,12 +35,14 @@ class Recording:
     Attributes:
         status: the program's exit status, as a shell has it.
         attached: whether any process of it imported torch with the recorder in place.
+        removed: whether the program removed what was noted.
         recorded: classes that this run saw.
         notes: what was dropped from the file, and cells of a notebook that were left out.
     """
 
     status: int
     attached: bool
+    removed: bool
     recorded: int
     notes: list[str]
 
@@ -67,12 +69,14 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
             cwd = os.path.dirname(os.path.abspath(command[1]))  # where its kernel would run
             command, notes = _of_cells(command[0], os.path.abspath(command[1]), journals)
         status = _run(list(command), environment(folder, journals, calls), cwd)
+        removed = not os.path.isdir(journals)
         facts = journal.read(journals)
     finally:
         temporary.remove(journals)
     found = examples.from_facts(facts, folder)
     notes += save(output, found, folder) if found else []
-    return Recording(status, any(fact.get("event") == "attached" for fact in facts), len(found), notes)
+    attached = any(fact.get("event") == "attached" for fact in facts)
+    return Recording(status, attached, removed, len(found), notes)
 
 
 def _of_cells(python: str, path: str, folder: str) -> tuple[list[str], list[str]]:

@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import tempfile
+import time
 import tokenize
 from collections.abc import Iterator
 
@@ -21,6 +22,8 @@ __all__ = [
     "MOST_BYTES",
     "READ_AT_ONCE",
     "Changed",
+    "began_now",
+    "changed_since",
     "read_bytes",
     "read_source",
     "read_text",
@@ -44,6 +47,8 @@ FOREIGN = frozenset({
 they are not the user's sources."""
 ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ``ast.parse`` may raise for a text."""
+_COARSE = 50_000_000
+"""Nanoseconds by which the clock of a file system may be behind."""
 
 
 class Changed(Exception):
@@ -87,6 +92,21 @@ def read_source(path: str) -> str:
         SyntaxError, UnicodeDecodeError: the encoding is unknown, or the bytes are not in it.
     """
     return _decoded(read_bytes(path))[0]
+
+
+def began_now(coarse: int = _COARSE) -> int:
+    """The time for `changed_since`; ``coarse``: what may be before it, in nanoseconds."""
+    return time.time_ns() - coarse
+
+
+def changed_since(path: str, began: int) -> bool:
+    """Whether a file was written, or put in place of another, since then. Programs can set the time of writing, also to
+    one that is still to come; Windows has no other."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return True
+    return (state.st_mtime_ns if os.name == "nt" else state.st_ctime_ns) >= began
 
 
 def write_source(path: str, before: str, text: str) -> None:

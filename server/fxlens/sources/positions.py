@@ -12,9 +12,7 @@ from typing import NamedTuple, TypedDict
 from fxlens import record
 from fxlens.record import Edit, Span
 
-from .targets import classes
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
+from .targets import LINE_END, classes
 
 UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
@@ -43,7 +41,13 @@ class LineEdit(NamedTuple):
 
 def lines_of(text: str) -> list[str]:
     """Lines as Python's parser and LSP count them; form feeds and the like do not end a line."""
-    return _LINE_END.split(text)
+    return LINE_END.split(text)
+
+
+def line_end(text: str) -> str:
+    """How the first line of a text ends, as a new one is to."""
+    found = LINE_END.search(text)
+    return found[0] if found else "\n"
 
 
 def character(line: str, column: int, encoding: str = "utf-16") -> int:

@@ -40,6 +40,7 @@ __all__ = [
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>\S.*)")
 
+LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]|<-""")
 _MOST_ARROWS = 2
 """Outside of brackets, that are tried as the one before the inputs: each takes a parse of a text of any length."""
@@ -94,7 +95,7 @@ def find(tree: ast.Module, text: str) -> list[Target]:
 
     What other files say is added by `configure`, ``from_tests.add`` and ``known.add``.
     """
-    lines = text.splitlines()
+    lines = LINE_END.split(text)
     targets = [_target(name, node, lines) for name, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     for comment in comments(text):
@@ -169,7 +170,7 @@ def written(text: str) -> frozenset[str]:
         tree = ast.parse(text)
     except ERRORS:
         return frozenset()
-    lines = text.splitlines()
+    lines = LINE_END.split(text)
     targets = [_target(name, node, lines) for name, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     for comment in comments(text):
@@ -183,7 +184,7 @@ def comments_on(text: str, name: str) -> list[Comment]:
         tree = ast.parse(text)
     except ERRORS:
         return []
-    lines = text.splitlines()
+    lines = LINE_END.split(text)
     targets = [_target(each, node, lines) for each, node in classes(tree)]
     by_name = {target.name: target for target in targets}
     found = []
@@ -230,7 +231,7 @@ def _tokenised(text: str) -> tuple[Comment, ...] | None:
     """The comments of a text; None where it cannot be tokenised."""
     found = []
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
             if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
                 column = len(token.line[: token.start[1]].encode())
                 end = column + len(token.string.encode())
@@ -241,7 +242,7 @@ def _tokenised(text: str) -> tuple[Comment, ...] | None:
 
 
 def _line_by_line(text: str) -> Iterator[Comment]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(LINE_END.split(text), 1):
         if match := COMMENT.search(line):
             column = len(line[: match.start()].encode())
             yield Comment(number, column, len(line.encode()), match["body"].rstrip())

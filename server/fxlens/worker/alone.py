@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
+from .errors import text_of
+
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
     "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
@@ -20,7 +22,7 @@ ABOUT = (
 
 def is_about(error: BaseException | None) -> bool:
     try:
-        return any(each in str(error) for each in ABOUT)
+        return any(each in text_of(error) for each in ABOUT)
     except Exception:
         return False
 
@@ -32,7 +34,7 @@ _OF_GROUPS = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_
 def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
     """The functions about groups of processes of the file that raised this for lack of one, with their answers."""
     frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
-    if not frames or "parallel group" not in str(error):
+    if not frames or "parallel group" not in text_of(error):
         return
     names = frames[-1][0].f_globals
     for name, each in names.items():

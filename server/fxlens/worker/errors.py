@@ -7,7 +7,7 @@ _LONGEST = 300
 
 def brief(error: BaseException | None) -> str:
     """``TypeError: first line of the message``, of bounded length and without a full stop."""
-    lines = _text_of(error).strip().splitlines()
+    lines = text_of(error).strip().splitlines()
     text = lines[0].rstrip(".:") if lines else ""
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + "…"
@@ -16,7 +16,8 @@ def brief(error: BaseException | None) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _text_of(error: BaseException | None) -> str:
+def text_of(error: BaseException | None) -> str:
+    """Its message, whatever its own code does when it is asked for."""
     try:
         return str(error)
     except BaseException as broken:

@@ -15,7 +15,7 @@ from fxlens.sources.targets import ASKED, FOUND, Source, Target
 from . import assumed, guess
 from .assume import sandbox
 from .construct import Made
-from .errors import brief
+from .errors import brief, text_of
 from .scope import scope
 from .stand_ins import NotInstalled
 
@@ -142,7 +142,7 @@ def _run(made: Made, inputs: Inputs) -> None:
         with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
             trial(*to_meta(inputs.values), **(inputs.concrete or {}))
     except Exception as error:
-        if "meta" not in str(error).lower() and not isinstance(error, (NotImplementedError, NotInstalled)):
+        if "meta" not in text_of(error).lower() and not isinstance(error, (NotImplementedError, NotInstalled)):
             raise
 
 

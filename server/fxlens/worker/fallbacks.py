@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import placeholders
+from .errors import text_of
 
 _NONE = re.compile(r"'NoneType' object (is not callable|has no attribute)")
 _MISSING = object()
@@ -31,7 +32,7 @@ class Absent:
 def behind(error: BaseException | None) -> Absent | None:
     """The name that is None, or is not there, since its import failed, where the use of it raised this."""
     unnamed = error.name if isinstance(error, NameError) else None
-    none = isinstance(error, (TypeError, AttributeError)) and _NONE.search(str(error)) is not None
+    none = isinstance(error, (TypeError, AttributeError)) and _NONE.search(text_of(error)) is not None
     if error is None or not (unnamed or none):
         return None
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):

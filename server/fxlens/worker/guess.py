@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .assume import layers
+from .errors import text_of
 from .stand_ins import NotInstalled
 
 SECONDS = 1.5
@@ -229,7 +230,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
             args = eval(f"({text},)", {"torch": torch})
             trial(**dict(zip(names, args, strict=True)), **constant)
     except Exception as error:
-        text = str(error).lower()
+        text = text_of(error).lower()
         return "data" if "meta" in text or isinstance(error, (NotImplementedError, NotInstalled)) else "no"
     return "fits"
 

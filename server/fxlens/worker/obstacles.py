@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fxlens.sources.paths import key
 
 from . import definitions, former_names
-from .errors import brief
+from .errors import brief, text_of
 from .placeholders import PlaceholderFinder, PlaceholderModule, answer_as_before, placeholder
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _elsewhere(error: Exception, finder: OverlayFinder, replaced: Replaced) -> b
     """A program starts in a folder above, where ``utils`` is a package and not the ``utils.py`` beside the file."""
     if not isinstance(error, ImportError) or not error.name:
         return False
-    missing = _MISSING_NAME.match(str(error))
+    missing = _MISSING_NAME.match(text_of(error))
     top, *inner = error.name.split(".")
     hiding = getattr(sys.modules.get(top), "__file__", None)
     if hiding is None or not any(is_inside(hiding, root) for root in finder.roots) or not (inner or missing):
@@ -127,7 +127,7 @@ def _former(error: Exception) -> bool:
 
 
 def _name(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, replaced: Replaced) -> bool:
-    missing = _MISSING_NAME.match(str(error)) if isinstance(error, ImportError) else None
+    missing = _MISSING_NAME.match(text_of(error)) if isinstance(error, ImportError) else None
     module = sys.modules.get(missing["module"]) if missing is not None else None
     if missing is None or module is None:
         return False

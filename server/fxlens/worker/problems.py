@@ -16,7 +16,7 @@ from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
 from . import alone, construct, example_inputs, network, placeholders, script_arguments, tracebacks, user_file
-from .errors import brief
+from .errors import brief, text_of
 from .job import Job
 from .obstacles import is_inside
 from .scope import class_named
@@ -80,7 +80,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
     """The file raised while it was executed; ``partly`` where its classes are there all the same."""
     if partly:
         span = tracebacks.of_traceback(error.__traceback__, job.path)
-        missing = placeholders.MARK in str(error)
+        missing = placeholders.MARK in text_of(error)
         fails = "uses a package that cannot be imported" if missing else f"raises {brief(error)}"
         text = f"This statement {fails}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
@@ -100,7 +100,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
     if isinstance(error, SystemExit):
         text = f"Importing the file ends the process: sys.exit({error.code!r})"
         return record.finding("FX306", "error", text, span)
-    if isinstance(error, NotImplementedError) and "wrap must be called at the top level" in str(error):
+    if isinstance(error, NotImplementedError) and "wrap must be called at the top level" in text_of(error):
         says = record.related(f"torch.fx says: {brief(error)}", span, "torch")
         text = "torch.fx.wrap must be called at the top level of a module, so the file cannot be imported or traced"
         return record.finding("FX185", "error", text, span, related=[says])

@@ -20,6 +20,7 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
 from . import definitions, imports, made_folders, main_block, obstacles, script_arguments
+from .errors import text_of
 from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
 
@@ -217,7 +218,7 @@ def load(
                 fill(vars(module))
                 return module
             except (Exception, SystemExit) as error:
-                if left and _TOO_HIGH.search(str(error)) and isinstance(error, ImportError):
+                if left and _TOO_HIGH.search(text_of(error)) and isinstance(error, ImportError):
                     # A module that this one imports goes further up than it does itself.
                     packages = max(packages, name.count(".")) + 1
                     before, name = name, _place(finder, path, text, folder, packages)

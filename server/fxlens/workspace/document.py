@@ -7,13 +7,14 @@ import importlib
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.jobs.fix_all import Fixed
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
-from fxlens.sources import positions
+from fxlens.sources import files, positions
 from fxlens.sources.files import LONG
 from fxlens.sources.known import Known
 from fxlens.sources.parsing import syntax_problem, without_magics
@@ -40,6 +41,18 @@ class Fixing:
     waiting: int = 0
 
 
+@dataclass(frozen=True)
+class Moment:
+    """A moment by the monotonic clock, and as `sources.files.changed_since` has it."""
+
+    clock: float
+    of_files: int
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.monotonic(), files.began_now(0))
+
+
 @dataclass
 class Document:
     """Its tasks are the session's; everything else is what is known of the file."""
@@ -58,6 +71,10 @@ class Document:
     record_version: int | None = None
     judged: tuple[Record, str] | None = None
     """What the trace under way says of the classes that are judged so far, with its text."""
+    record_began: Moment | None = None
+    """When its trace began."""
+    edited: float = 0.0
+    """When the text became another one than before, or than the file's, by the monotonic clock."""
     reached: frozenset[str] = frozenset()
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
@@ -112,6 +129,8 @@ class Document:
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
+        if not self.saved:
+            self.edited = time.monotonic()
 
     @property
     def lines(self) -> list[str]:
@@ -125,10 +144,12 @@ class Document:
         self.broken = broken
         edited = positions.first_difference(self.text, new)
         self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
+        self.edited = time.monotonic()
         return edited
 
-    def keep(self, record: Record, text: str, version: int | None) -> None:
-        self.record, self.record_text, self.record_version, self.judged = record, text, version, None
+    def keep(self, record: Record, text: str, version: int | None, began: Moment) -> None:
+        self.record, self.record_text, self.record_version, self.record_began = record, text, version, began
+        self.judged = None
         self.reached = source_nodes.files(record)
 
     def checks(self, capture: str) -> bool:

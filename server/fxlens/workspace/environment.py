@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,8 @@ class Environment:
         self.pools: dict[Launch, Pool] = {}
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
+        self.edited: dict[str, float] = {}
+        """When these became others, by the monotonic clock."""
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
@@ -96,6 +99,8 @@ class Environment:
             text = read_text(path)
         else:
             self.configurations[key(path)] = text
+        if text != before:
+            self.edited[key(path)] = time.monotonic()
         return text != before
 
     def selection(self, folder: str | None, path: str) -> Selection:

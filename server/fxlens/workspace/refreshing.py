@@ -35,7 +35,7 @@ from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import is_within, key
 from fxlens.views.coverage import unjudged
 
-from .document import FATAL, Document, is_library, read, said_left_alone
+from .document import FATAL, Document, Moment, is_library, read, said_left_alone
 from .open_files import OpenFiles
 from .repair import Repair
 from .status import StatusReport
@@ -298,7 +298,7 @@ class Refreshing:
         self._status.began()
         # While the job is at work, this process has nothing else to do.
         asyncio.get_running_loop().call_soon(self._files.parts, document, ())
-        began = time.monotonic()
+        began = Moment.now()
         version = document.version
         ahead: asyncio.TimerHandle | None = None
         lenses: asyncio.TimerHandle | None = None
@@ -336,7 +336,7 @@ class Refreshing:
         def diagnosed(record: Record) -> None:
             if ahead is not None:
                 ahead.cancel()
-            self._early(document, version, record, digest, began)
+            self._early(document, version, record, digest, began.clock)
             learn()
 
         try:
@@ -352,9 +352,9 @@ class Refreshing:
             return
         record = self._laid(document, record, request.text)
         if document.version == version:
-            self._finish(document, record, digest)
+            self._finish(document, record, digest, began)
         elif record["targets"] and (document.record_version or 0) < (version or 0):
-            document.keep(record, request.text, version)
+            document.keep(record, request.text, version, began)
             self._traced(document)
 
     def _first(self, document: Document, version: int | None, record: Record) -> None:
@@ -381,7 +381,7 @@ class Refreshing:
             self.show(document, found, record)
             document.diagnosed = version
 
-    def _finish(self, document: Document, record: Record, digest: str) -> None:
+    def _finish(self, document: Document, record: Record, digest: str, began: Moment) -> None:
         found = findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
@@ -398,7 +398,7 @@ class Refreshing:
         if gone:
             self._repair.watch(document.folder)
         if not unusable or document.record is None or gone:
-            document.keep(record, document.text, document.version)
+            document.keep(record, document.text, document.version, began)
         self.show(document, found, record)
         self._traced(document)
         self._status.update()

@@ -175,6 +175,14 @@ class Session:
         """The text of a configuration that is open in the editor."""
         return self._environment.configuration(path)
 
+    def edited(self, path: str) -> float | None:
+        """When a file that is open in the editor became another than before, by the monotonic clock; None where it is
+        not open."""
+        document = self.document_at(path)
+        if document is not None:
+            return document.edited
+        return None if self.opened_configuration(path) is None else self._environment.edited.get(key(path), 0.0)
+
     def _configuration_changed(self, path: str) -> None:
         self._environment.forget_projects()
         folder = os.path.join(os.path.dirname(key(path)), "")

@@ -448,3 +448,14 @@ def test_the_advice_on_an_item_with_a_text_as_its_key_is_about_a_container():
 
     (found,) = fxlib.diagnose(Net(), ({"x": torch.randn(2)},)).findings
     assert found.code == "FX150" and found.message.endswith("Build a new container with the item")
+
+
+def test_an_exception_that_holds_itself_is_no_recursion():
+    class Net(nn.Module):
+        def forward(self, x):
+            error = ValueError()
+            error.args = (error,)
+            raise error
+
+    (found,) = fxlib.diagnose(Net(), torch.randn(2)).findings
+    assert found.code == "FX199" and "ValueError: its message cannot be read" in found.message

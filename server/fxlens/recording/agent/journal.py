@@ -6,6 +6,10 @@ import json
 import os
 from typing import Any
 
+_MOST = 1 << 28
+_LONGEST = 1 << 20
+"""Characters of one journal, and of a line of it, that are read: the program can write there, too."""
+
 
 class Journal:
     """A file for each process in ``folder``; a forked child gets one of its own."""
@@ -52,7 +56,9 @@ def read(folder: str) -> list[dict[str, Any]]:
         if not name.endswith(".jsonl") or not os.path.isfile(os.path.join(folder, name)):
             continue
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-            for line in file:
+            left = _MOST
+            while left > 0 and (line := file.readline(_LONGEST)):
+                left -= len(line)
                 try:
                     fact = json.loads(line)
                 except (ValueError, RecursionError):

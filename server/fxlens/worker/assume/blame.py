@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from ..errors import text_of
 from .source import FunctionNode, Sources, position, statements
 
 Chain = tuple[str, ...]
@@ -49,7 +50,7 @@ class Suspect:
 def failure(sources: Sources, error: BaseException) -> Failure:
     """The message is empty where the exception cannot say it."""
     try:
-        message = str(error)
+        message = text_of(error)
     except Exception:
         message = ""
     return Failure(error, message, steps(sources, error.__traceback__))

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import alone, fallbacks, tokenizers
+from ..errors import text_of
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -202,6 +203,6 @@ def _without(error: BaseException) -> contextlib.AbstractContextManager[None] | 
 
 def _told(error: BaseException | None) -> str:
     try:
-        return f"{type(error).__name__} {error}"
+        return f"{type(error).__name__} {text_of(error)}"
     except Exception:
         return type(error).__name__

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import text_of
 from . import blame
 
 
@@ -153,7 +154,7 @@ _COMPILED = [(re.compile(pattern, re.S), make) for pattern, make in _RULES]
 def read(error: BaseException) -> Demand:
     """The demand of an error; an empty one where its message asks for nothing."""
     try:
-        text = str(error)
+        text = text_of(error)
     except Exception:
         return Demand()
     for pattern, make in _COMPILED:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
+from ..errors import text_of
 from ..tracebacks import instruction_after
 
 _FORBIDDEN = {
@@ -102,7 +103,7 @@ def is_about_inputs(error: BaseException | None) -> bool:
     if error is None or isinstance(error, (ImportError, NameError, Refused)):
         return False
     try:
-        message = str(error)
+        message = text_of(error)
     except Exception:
         return True
     if isinstance(error, NotImplementedError) and not message:
@@ -180,7 +181,7 @@ _NOTHING = re.compile(rf"\b(NoneType|{NoWeights.__name__})\b")
 def loading(error: BaseException | None) -> FunctionType | None:
     """The function that loads weights, by its name, in which this was raised for lack of them; None for a mistake of
     its code, and where something uses what it gives, which may be a model."""
-    if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(str(error)):
+    if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(text_of(error)):
         return None  # a path that is None, and what stands for weights, are no mistakes
     caller, at = None, error.__traceback__ if error is not None else None
     while at is not None:
