@@ -13,7 +13,7 @@ from lsp_client import Client
 def starts_are_warm(warm_python: Path) -> Iterator[None]:
     """As ``warm`` does; tests of the start itself name the real interpreter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VIRTUAL_ENV", str(warm_python))
+        patch.setenv("VIRTUAL_ENV", str(warm_python / "plain"))
         yield
 
 
