@@ -211,6 +211,7 @@ if os.path.exists({mark!r}):
 open({mark!r}, 'w').close()"""
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_kept_file_that_writes_to_the_server(tmp_path: Path, report):
     """It is executed a second time, to be kept, and finds the socket of that process."""
     mark = tmp_path / "executed"
