@@ -83,6 +83,7 @@ def fits(message: str, pattern: str) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("warm")
 def test_interpreters(tmp_path: Path, report):
     """One server, told of one unusable interpreter after another; each time what is wrong is said once, and hover,
     edits and requests go on.  Then of a good one."""

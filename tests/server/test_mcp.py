@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from test_check import BROKEN
 from test_notebooks import notebook
 
+WARM = "captures"
 ROOT = Path(__file__).parents[2]
 SMALL = """import torch
 from torch import nn
