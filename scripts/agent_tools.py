@@ -20,7 +20,7 @@ from fxlens.mcp.questions import QUESTIONS, Question  # noqa: E402
 
 FILE = {
     "type": "string",
-    "description": "Path of a Python file: absolute, or from a workspace folder. Its unsaved text is what is judged; "
+    "description": "Path of a Python file: absolute, or relative to a workspace folder. Its unsaved text is checked; "
     "of a notebook, the saved file.",
 }
 SHOWN = {  # name, icon and description for the user

@@ -71,21 +71,21 @@ def benchmark(
         ValueError: the model is in training mode, or a batch size or count of threads is none.
     """
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"benchmark() takes as model a torch.nn.Module, not {type(model).__name__}")
+        raise TypeError(f"benchmark(): model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Sequence):
-        raise TypeError(f"benchmark() takes as inputs a tuple of arguments of forward, not {type(inputs).__name__}")
+        raise TypeError(f"benchmark(): inputs must be a tuple of arguments of forward, not {type(inputs).__name__}")
     for name, names in (("variants", variants), ("without", without)):
         if isinstance(names, str):
-            raise TypeError(f"benchmark() takes as {name} a list of names, not a string; pass [{names!r}]")
+            raise TypeError(f"benchmark(): {name} must be a list of names, not a string; pass [{names!r}]")
     for name, counts in (("batches", batches), ("threads", threads)):
         if counts is not None and not _are_counts(counts):
-            raise ValueError(f"benchmark() takes as {name} a list of numbers of 1 or more, not {counts!r}")
+            raise ValueError(f"benchmark(): {name} must be a list of numbers of 1 or more, not {counts!r}")
     if type(rounds) is not int:
-        raise TypeError(f"benchmark() takes as rounds an integer, not {type(rounds).__name__}")
+        raise TypeError(f"benchmark(): rounds must be an integer, not {type(rounds).__name__}")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"benchmark() takes as seconds a number, not {type(seconds).__name__}")
+        raise TypeError(f"benchmark(): seconds must be a number, not {type(seconds).__name__}")
     if trace is not None and not callable(trace):
-        raise TypeError(f"benchmark() takes as trace a function that traces the model, not {type(trace).__name__}")
+        raise TypeError(f"benchmark(): trace must be a function that traces the model, not {type(trace).__name__}")
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before timing")
     tensors = tensors_in(inputs, list(model.parameters()))

@@ -36,11 +36,11 @@ class Variant:
     """`prepare(model, inputs)` gives what is called with the inputs. The model is in evaluation mode and must not be
     changed."""
     missing: Callable[[str], str | None] = lambda device: None
-    """`missing("cpu" or "cuda")`: one sentence that says what is not there, or None."""
+    """`missing("cpu" or "cuda")`: one sentence that says what is missing, or None."""
     default: bool = True
-    """Whether it is measured where no variants are named."""
+    """Whether it is measured when no variants are named."""
     of_trace: bool = False
-    """Whether it begins with a trace of the model, and takes a traced one, too."""
+    """Whether it starts from a trace of the model, and so accepts a traced model as well."""
     layers: Callable[[Call, Inputs], list[LayerTime]] | None = None
     """Where the time of a prepared call goes; None for a way that is not timed by layer."""
 

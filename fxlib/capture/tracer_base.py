@@ -39,7 +39,7 @@ _ITERATION = (
 )
 
 _CONTROL_FLOW_WAY_OUT = (
-    "Write torch.where for a choice by value, give the argument in concrete_args for a choice made once, or put the "
+    "Use torch.where to choose by value, fix the argument with concrete_args to choose once, or put the "
     "code into a function registered with fxlib.wrap."
 )
 _LENGTH_WAY_OUT = "With fxlib that is fxlib.wrap('len'). For a size write x.shape[0]."
@@ -48,7 +48,7 @@ _ITERATION_WAY_OUT = (
 )
 _ARGUMENT_WAY_OUT = (
     "Arguments are tensors, numbers, text, dtypes, devices, enums, and tuples, lists, dicts, slices and data classes "
-    "of them. Override Tracer.create_arg, give the class a method __fx_create_arg__, or make the value inside a "
+    "of them. Override Tracer.create_arg, give the class a method __fx_create_arg__, or create the value inside a "
     "function registered with fxlib.wrap."
 )
 

@@ -1,4 +1,4 @@
-"""What torch.export and torch.compile do with a model: `judge` asks torch itself, and says it with exact places.
+"""What torch.export and torch.compile do with a model: `judge` runs both and reports exact places.
 
 torch.fx is judged by `fxlib.diagnose`. Nothing of this is imported by ``import fxlib``.
 """

@@ -66,10 +66,10 @@ def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
     related = [Related(f"{each.code} {each.title}: {each.explanation}".strip(": "), None, "torch") for each in breaks]
     related += [Related(hint) for each in breaks for hint in each.hints if not _NO_HELP.search(hint)]
     if hidden:
-        related.append(Related("torch.compile comes to this only when the breaks before it are solved."))
+        related.append(Related("torch.compile reaches this only after the earlier graph breaks are fixed."))
     if skipped:
         related.append(
-            Related("Dynamo gives the function up: a graph cannot end inside of a loop, a handler or a `with`.")
+            Related("Dynamo skips the whole function: it cannot break the graph inside a loop, a handler or a `with`.")
         )
     return Finding(
         code,

@@ -32,29 +32,29 @@ def judge(
     report: Report | None = None,
     earlier: Judgement | None = None,
 ) -> Judgement:
-    """What torch.export and torch.compile do with ``module``, and where they stop.
+    """Run torch.export and torch.compile on ``module``, and report where they fail.
 
-    The module runs several times, and is afterwards as it was.
+    The module runs several times; its state is restored afterwards.
 
     Args:
         module: the model, in the mode (train or eval) that it is captured in.
         example_inputs: the arguments of forward, as `fxlib.diagnose` takes them.
-        more: further example inputs, of other sizes or values: what makes torch.compile compile again is a finding.
-        captures: which to ask, of ``"export"``, ``"compile"``, ``"strict"`` (``torch.export.export(strict=True)``, as
-            slow as torch.compile) and ``"shapes"`` (exported with sizes that vary).
-        earlier: what was asked about the same model before; its verdicts are kept.
-        report: of `fxlib.diagnose` on the same model: its findings are joined with those at the same expressions.
+        more: further example inputs, of other sizes or values. Each recompilation that they cause is a finding.
+        captures: which ones to run: ``"export"``, ``"compile"``, ``"strict"`` (``torch.export.export(strict=True)``,
+            as slow as torch.compile) and ``"shapes"`` (exported with sizes that vary).
+        report: the result of `fxlib.diagnose` for the same model. Findings at the same expressions are merged.
+        earlier: an earlier result for the same model, whose verdicts are kept.
 
     Returns:
-        A `Judgement`. A capture that this version of torch cannot be asked about, or whose model raises in eager too,
-        has the outcome ``"unknown"``.
+        A `Judgement`. If this version of torch cannot run a capture, or the model raises in eager too, the outcome is
+        ``"unknown"``.
 
     Raises:
         ValueError: there is no such capture.
     """
     wanted = list(captures)
     if unknown := [name for name in wanted if name not in CAPTURES]:
-        raise ValueError(f"captures: {', '.join(unknown)} cannot be judged here; take some of {', '.join(CAPTURES)}")
+        raise ValueError(f"captures: unknown {', '.join(unknown)}; choose from {', '.join(CAPTURES)}")
     judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
     reason = torch_side.missing()
@@ -93,8 +93,8 @@ def specify(module: torch.nn.Module, example_inputs: Any, *, more: Iterable[Any]
 
     Args:
         module, example_inputs: as for `judge`.
-        more: further example inputs. Where there are some, the dimensions vary that have other sizes in them;
-            otherwise all that the program and the model take other sizes of.
+        more: further example inputs. If given, only dimensions whose size differs in them may vary; otherwise all
+            dimensions of which both the program and the model accept other sizes.
 
     Raises:
         TypeError: the inputs do not fit forward.

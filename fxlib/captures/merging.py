@@ -64,7 +64,7 @@ def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict])
     if set(captures) == {"fx"} and first.loud:
         taken = [_NAMES[name] for name in _NAMES if name in verdicts and _takes(verdicts[name], first.span)]
         if taken:
-            notes.append(Related(f"{' and '.join(taken)} {'takes' if len(taken) == 1 else 'take'} this."))
+            notes.append(Related(f"{' and '.join(taken)} {'accepts' if len(taken) == 1 else 'accept'} this."))
     data["captures"] = {name: captures[name] for name in _ORDER if name in captures}
     data["severities"] = {name: severities[name] for name in data["captures"]}
     return replace(first, related=tuple(dict.fromkeys([*first.related, *notes])), data=data)

@@ -245,7 +245,7 @@ class _Analysis:
                     continue
             size = shapes.inputs.dimensions()[dimension]
             text = (
-                f"`{name}` has {size} along {dimension.text}, and the model takes no other size. Slice or interpolate."
+                f"`{name}` has {size} along {dimension.text}, and the model accepts no other. Slice or interpolate it."
             )
             return _finding("FX703", pin.path, text, [dimension])
         return None
@@ -254,8 +254,8 @@ class _Analysis:
 def batch_of_one(dimensions: list[Dimension], whose: str = "The example") -> str:
     """What a finding says of these dimensions; ``whose`` is how a person calls the example."""
     return (
-        f"{whose} has a batch of 1 ({_listed(dimensions)}). torch.export takes sizes of 1 for constants: where the "
-        f"batch is to vary, the export raises or its program takes nothing but 1. {RULES['FX702'].advice}"
+        f"{whose} has a batch of 1 ({_listed(dimensions)}). torch.export treats sizes of 1 as constants: "
+        f"with a dynamic batch, the export raises or its program accepts only 1. {RULES['FX702'].advice}"
     )
 
 

@@ -141,7 +141,7 @@ class CaptureChecker(Checker):
         other = self._at_another_batch(before, after) if verdict.same_eager else None
         if other is not None:
             verdict.same_eager = False
-            verdict.note = f"eager computes something else for another batch: {other}"
+            verdict.note = f"eager gives different results for another batch: {other}"
 
     def _announced(self, old: Outcome, new: Outcome) -> bool:
         """Whether two calls differ as the note of the fix says."""
@@ -179,7 +179,7 @@ class CaptureChecker(Checker):
                 verdict.max_error = max(verdict.max_error, difference)
                 verdict.equal_to_eager = same
                 if not same:
-                    verdict.note = f"what is captured computes something else: {reason}"
+                    verdict.note = f"the captured program gives different results: {reason}"
         effects = self._effects(self.before.report, after.report)
         verdict.note = "; ".join(filter(None, [verdict.note, *effects])) or None
 

@@ -139,11 +139,9 @@ def _sentence(each: Recompile) -> str:
             f"`{each.subject}.shape[{dim}]` is {now} where the graph was compiled for {was}, so it is compiled again."
         )
     if "___stack" in each.words:
-        return (
-            "A Python value from before the graph break is another one on a later call, so the rest is compiled again."
-        )
-    later = "Later calls break" if each.times > 1 else "A later call breaks"
-    return f"{later} the guard `{each.words}`, so the graph is compiled again."
+        return "A Python value from before the graph break changes on a later call, so what follows is compiled again."
+    later = "later calls" if each.times > 1 else "a later call"
+    return f"The graph assumes `{each.words}`, which does not hold on {later}, so it is compiled again."
 
 
 def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
@@ -156,7 +154,7 @@ def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
     if root == "self":
         return "FX621", "Keep it in a buffer." if each.times > 1 else "Set it in __init__."
     if root in parameters and ":" not in each.words:
-        return "FX622", "Give a number that changes as a tensor."
+        return "FX622", "Pass a number that changes as a tensor."
     return "FX623", ""
 
 

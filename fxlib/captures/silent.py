@@ -45,7 +45,7 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     for name in changed:
         for span in _writes(module, name):
             message = (
-                f"The program keeps `{name}` as it was at the export, so its second call computes what the first did."
+                f"The exported program does not update `{name}`, so its second call differs from the model's."
                 if differs
                 else sentence("FX551", span)
             )
@@ -206,5 +206,5 @@ def _written_inputs(program: Any) -> Iterator[Finding]:
         frames = [frame for frame in frames_of(node.meta.get("stack_trace") or "") if is_users(frame.file)]
         if frames:
             span = expression_at(frames[-1])
-            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does so, too."
+            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does the same."
             yield _finding("FX554", span, text)

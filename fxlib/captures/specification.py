@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fxlib.captures import torch_side
+from fxlib.captures.guards import around
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.pins import Shapes
 from fxlib.captures.sizes import Dimension, Inputs
@@ -19,6 +20,7 @@ from fxlib.shapes.derived import Expression
 __all__ = ["Specification", "propose", "varies"]
 
 _ROUNDS = 6  # of torch's suggestions
+_LONGEST = 4096  # rows of a table that is taken for one of positions
 _FIX = re.compile(r"^\s*(?P<name>\w+) = (?P<value>.+?)\s*(?:#.*)?$")
 _DIM = re.compile(r"Dim\('(?P<name>\w+)'(?:, min=(?P<min>[\w-]+))?(?:, max=(?P<max>[\w-]+))?\)")
 _DERIVED = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<root>[A-Za-z_]\w*)(?: ?(?P<shift>[+-] ?\d+))?$")
@@ -128,14 +130,14 @@ class _Proposal:
             if self._varies(group):
                 name = self._name(group, names)
                 names.add(name)
-                specification.ranges[name] = (None, None)
+                specification.ranges[name] = (None, self._most(group))
                 specification.dims.update({each: Expression(name) for each in group})
         self._export(specification)
         while specification.program is not None and specification.dims:
             wrong = self._prove(specification)
             if wrong is None:
                 break
-            self._drop(specification, wrong, "the program gives something else than the model at another size")
+            self._drop(specification, wrong, "the program gives different results from the model at another size")
             self._export(specification)
         return specification
 
@@ -170,6 +172,33 @@ class _Proposal:
             return True
         return False
 
+    def _most(self, group: set[Dimension]) -> int | None:
+        """The largest size that an embedding of positions has rows for. torch.export does not see it: what is looked
+        up there are values."""
+        tensors = self.inputs.tensors()
+        tokens = (each for each in group if not tensors[each.path].is_floating_point())
+        if not any(each.dim == min(tensors[each.path].dim() - 1, 1) for each in tokens):
+            return None  # the batch, or an image
+        size = self.known[next(iter(group))]
+        tables = {each.num_embeddings for each in self.module.modules() if isinstance(each, torch.nn.Embedding)}
+        for rows in sorted(each for each in tables if size < each <= _LONGEST):
+            if not self._outside(group, rows + 1):
+                continue
+            # A table may begin with rows for padding: two in OPT and RoBERTa.
+            return next((each for each in range(rows, max(rows - 4, size), -1) if not self._outside(group, each)), None)
+        return None
+
+    def _outside(self, group: set[Dimension], size: int) -> bool:
+        """Whether the model does not take this size."""
+        try:
+            with restored(self.module):
+                _run(self.module, self.inputs.resized(dict.fromkeys(group, size)))
+        except (IndexError, RuntimeError) as error:
+            return "allocate" not in str(error)
+        except Exception:
+            return False
+        return False
+
     # ---- torch.export
 
     def _export(self, specification: Specification) -> None:
@@ -199,16 +228,24 @@ class _Proposal:
         if changed:
             return True
         for root in dict.fromkeys(re.findall(r"of (\w+) = ", text)) if unequal else ():
-            # One size of the range would be another program: the smallest, in practice.
-            low, high = specification.ranges.get(root, (None, None))
-            if root in specification.ranges and (low or 2) < self._example(specification, root):
-                specification.ranges[root] = ((low or 2) + 1, high)
+            # Some sizes of the range would be another program: the smallest, where nothing else is known.
+            if root not in specification.ranges:
+                continue
+            low, high = specification.ranges[root]
+            example = self._example(specification, root)
+            least, most = around(text, root, low or 2, high, example)
+            if (least, most) == (low or 2, high):
+                least = min(least + 1, example)
+            if (least, most) != (low or 2, high):
+                specification.ranges[root] = (low if least == 2 else least, most)
                 changed = True
         if changed:
             return True
-        # Without a suggestion: what is named is left out, one after the other.
-        named = re.search(r"Constraints violated \(([^)]+)\)", text)
-        for root in named[1].split(", ") if named else ():
+        # Without a suggestion: what is named is left out, one after the other; where nothing is, the batch comes last.
+        violated = re.search(r"Constraints violated \(([^)]+)\)", text)
+        named = violated[1].split(", ") if violated else re.findall(r"\w+", text)
+        inner_first = sorted(reversed(specification.ranges), key="batch".__eq__)
+        for root in (*named, *inner_first):
             if root in specification.ranges:
                 self._drop(specification, root, "torch.export cannot keep it a symbol")
                 return True
@@ -228,6 +265,7 @@ class _Proposal:
             )
             if name.startswith("_") or name in specification.ranges:
                 low = low if low is not None and low > 1 else None
+                high = specification.ranges.get(name, (None, None))[1] if high is None else high
                 changed = specification.ranges.get(name) != (low, high)
                 specification.ranges[name] = (low, high)
                 return changed
@@ -239,7 +277,7 @@ class _Proposal:
             return True
         derived = _DERIVED.match(value)
         if derived is None:
-            self._drop(specification, name, f"torch.export asks for {value}")
+            self._drop(specification, name, f"torch.export requires {value}")
             return True
         expression = Expression(
             derived["root"], int(derived["factor"] or 1), int((derived["shift"] or "0").replace(" ", ""))

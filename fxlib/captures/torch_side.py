@@ -61,7 +61,7 @@ def missing() -> str | None:
     if not absent:
         return None
     return (
-        f"This torch ({torch.__version__}) lacks {', '.join(absent)}. Take 2.13 to see torch.compile and torch.export."
+        f"This torch ({torch.__version__}) lacks {', '.join(absent)}. torch.compile and torch.export need torch 2.13."
     )
 
 

@@ -13,8 +13,8 @@ from fxlib.ir.span import Span
 __all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for", "sentence"]
 
 CAPTURES = ("export", "compile", "strict", "shapes")
-"""What is judged here, as a record names it; ``"strict"`` is ``torch.export.export(strict=True)``, and ``"shapes"``
-torch.export with sizes that vary. torch.fx is judged by `fxlib.diagnose`."""
+"""The captures that are run here; ``"strict"`` is ``torch.export.export(strict=True)``, and ``"shapes"`` is
+torch.export with sizes that vary. For torch.fx there is `fxlib.diagnose`."""
 
 
 @dataclass
@@ -41,10 +41,11 @@ class Verdict:
     ``outcome`` is ``"captured"`` (one graph that is all of forward), ``"parts"`` (torch.compile runs it in several
     graphs, or partly without one), ``"pinned"`` (exported for one size only), ``"fails"`` (it raises where eager does
     not) or ``"unknown"``, and ``reason`` says why in the last three cases. ``fullgraph``: whether
-    ``torch.compile(fullgraph=True)`` takes it. ``breaks`` is their number as ``TORCH_LOGS=graph_breaks`` counts them:
-    by place. ``complete``: all that eager runs was looked at, also what comes after the failures and breaks.
-    ``seconds`` is the time that it took. ``dimensions``, of ``"shapes"``: what became of each dimension of the inputs,
-    by the name of its tensor and its number: ``"free"``, ``"pinned"``, or ``"fixed"`` where the model takes one size.
+    ``torch.compile(fullgraph=True)`` accepts it. ``breaks`` counts the graph breaks as ``TORCH_LOGS=graph_breaks``
+    does: by place. ``complete``: everything that eager runs was analysed, also the code after failures and breaks.
+    ``seconds`` is the time that it took. ``dimensions``, only of ``"shapes"``: the result for each dimension of the
+    inputs, by the name of its tensor and its number: ``"free"``, ``"pinned"``, or ``"fixed"`` if the model itself
+    accepts one size only.
     """
 
     capture: str
@@ -71,8 +72,8 @@ class Verdict:
 
 @dataclass
 class Judgement:
-    """Everything that was asked about one model. ``verdicts`` by the name of the capture; ``findings`` are those of all
-    captures, each once: ``data["captures"]`` maps the captures that it holds for to the code that each gave it."""
+    """All results for one model. ``verdicts`` by the name of the capture; ``findings`` are those of all captures, each
+    once: ``data["captures"]`` maps the captures that it affects to the code that it has there."""
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)

@@ -34,7 +34,7 @@ def indented(text: str) -> str:
 def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     """See ``GraphModule.to_folder``."""
     if not module_name.isidentifier():
-        raise ValueError(f"{module_name!r} cannot be the name of a class, which to_folder writes")
+        raise ValueError(f"{module_name!r} is not a valid name for the class that to_folder writes")
     place.mkdir(exist_ok=True)
     children = dict(module.named_children())
     pickled = [name for name, child in children.items() if type(child) not in _WRITABLE_MODULES]

@@ -35,6 +35,6 @@ def check_float_graph(value: Any, caller: str) -> None:
     for name, module in value.named_modules():
         if hasattr(module, "_packed"):
             raise ValueError(
-                f"{caller} takes a graph with layers as they were traced, but {name!r} is a {type(module).__name__} "
-                "that a pass has made; apply it to the traced model"
+                f"{caller} needs a graph with layers as they were traced, but {name!r} is a {type(module).__name__} "
+                "that a pass has written; apply it to the traced model first"
             )

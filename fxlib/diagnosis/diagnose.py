@@ -41,22 +41,23 @@ def diagnose(
     leaf_modules: Iterable[str] = (),
     tracer: Callable[[], Any] | None = None,
 ) -> Report:
-    """All problems that keep ``root`` from being traced, and all that would make its trace silently wrong.
+    """Find all problems that keep ``root`` from being traced, and all that make its trace silently wrong.
 
-    Forward runs on proxies, several times where needed, on no data: a question that torch.fx refuses is recorded and
-    answered from the shapes and types of ``example_inputs``, or both ways. ``root`` is left as it was.
+    Forward runs on proxies without data, several times if necessary. If the code needs a value that torch.fx refuses
+    to give, this is recorded, and the trace continues with the answer that follows from the shapes and types of
+    ``example_inputs``, or with both answers. ``root`` is not changed.
 
     Args:
         root: a module, or a function of tensors.
-        example_inputs: the positional arguments of forward as a tuple (a single tensor will do), or a dict of keyword
-            arguments. Only shapes, dtypes and plain values are used; tensors on the meta device are welcome.
+        example_inputs: the positional arguments of forward as a tuple, a single tensor, or a dict of keyword
+            arguments. Only shapes, dtypes and plain values are used; tensors may be on the meta device.
         concrete_args: as in `fxlib.symbolic_trace`.
         leaf_modules: paths or (ends of qualified) class names, ``"blocks.0"`` or ``"Attention"``, to keep as leaves.
-        tracer: makes the tracer that decides in place of `fxlib.Tracer`, as its class does: a subclass of it or of
-            torch.fx's. Each trace gets a new one.
+        tracer: a callable that makes the tracer to use instead of `fxlib.Tracer`, such as a subclass of it or of
+            `torch.fx.Tracer`. Each trace gets a new one.
 
     Returns:
-        A `Report`. ``report.graph_module`` is there exactly when torch.fx, or the ``tracer``, traces ``root`` too.
+        A `Report`. ``report.graph_module`` is not None exactly when torch.fx, or the ``tracer``, traces ``root``.
 
     Raises:
         TypeError: ``root`` is neither a module nor callable.

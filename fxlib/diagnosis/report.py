@@ -33,8 +33,8 @@ class Finding:
     ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
     graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
-    ``hidden_by`` is the place of a misleading finding that keeps the trace from coming here: this problem comes up once
-    that one is fixed. ``inside`` is the place in an installed package, where ``span`` is the user's call of one of its
+    ``hidden_by`` is the place of a misleading finding that keeps the trace from getting here: this problem appears when
+    that one is fixed. ``inside`` is the place in an installed package, if ``span`` is the user's call of one of its
     functions.
     """
 
@@ -56,13 +56,13 @@ class Finding:
 
     @property
     def misleads(self) -> bool:
-        """Whether the trace goes another way from here than a normal run."""
+        """Whether the trace takes another branch here than a normal run."""
         return RULES[self.code].misleads and self.severity in ("error", "warning")
 
 
 @dataclass(frozen=True)
 class Untaken:
-    """A piece of forward that the trace never reached, and the value that decided."""
+    """A part of forward that the trace never reached, and the value that decided."""
 
     span: Span
     reason: str
@@ -70,7 +70,7 @@ class Untaken:
 
 @dataclass(frozen=True)
 class Baked:
-    """A value of the moment of the trace that is now a constant of the graph."""
+    """A value that was read while tracing and is now a constant of the graph."""
 
     span: Span
     text: str
@@ -79,7 +79,7 @@ class Baked:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A node that writes into a value in place, and the value: an input, something of the module, or another node's."""
+    """A node that writes in place, and what it writes into: an input, a tensor of the module, or another node."""
 
     span: Span | None
     node: str
@@ -87,19 +87,19 @@ class Mutation:
 
 
 class MutationError(ValueError):
-    """A model that changes something in place, which was to be refused."""
+    """Raised by `Report.refuse_mutation`: the model changes something in place."""
 
 
 @dataclass
 class Report:
     """The result of :func:`fxlib.diagnose`.
 
-    ``traces`` says whether torch.fx traces this root. ``graph`` is complete then, and otherwise as far as the trace
-    could be carried on, past every finding; ``graph_module`` is there only when torch.fx traces too. ``error`` is what
+    ``traces`` says whether torch.fx traces this root. If so, ``graph`` is complete; otherwise it goes as far as the
+    trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
     no rule reports (a ReLU on a value that nothing else reads). ``doubtful``: the code does more than call layers and
-    torch, so that `fxlib.compare` may show what no rule knows. ``timings`` are milliseconds.
+    torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Report:
 
     @property
     def graph(self) -> Graph | None:
-        """What was traced. Values are put on the nodes when somebody looks at them: findings are known before."""
+        """The traced graph. The values of its nodes are computed at the first access, after the findings."""
         annotate, self._annotate = self._annotate, None
         if annotate is not None and self._graph is not None:
             annotate(self._graph)
@@ -126,7 +126,7 @@ class Report:
 
     @property
     def graph_module(self) -> GraphModule | None:
-        """The graph as a module. It is made when somebody asks for it, with the values and places of its nodes."""
+        """The graph as a module, made at the first access, with the values and places of its nodes."""
         make, self._make = self._make, None
         if make is not None and (graph := self.graph) is not None:
             self._graph_module = make(graph)
@@ -134,7 +134,7 @@ class Report:
 
     @property
     def doubtful(self) -> bool:
-        """The code is read when somebody asks."""
+        """See the class. Computed at each access, by reading the code."""
         return self._doubt()
 
     def __iter__(self) -> Iterator[Finding]:
@@ -160,4 +160,4 @@ class Report:
 
 
 def _where(span: Span | None) -> str:
-    return "(no place)" if span is None else f"{span.file}:{span.line}"
+    return "(no location)" if span is None else f"{span.file}:{span.line}"

@@ -38,7 +38,7 @@ CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
 
 
 class CaptureError(RuntimeError):
-    """A model can be captured in none of the ways; the text has the reason of each."""
+    """The model cannot be captured in any way; the text has the reason of each."""
 
 
 @dataclass
@@ -66,11 +66,11 @@ def check_model(model: Any, caller: str, capture: str | None = None) -> None:
         ValueError: there is no such capture.
     """
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"{caller} takes as model a torch.nn.Module, not {type(model).__name__}")
+        raise TypeError(f"{caller}: model must be a torch.nn.Module, not {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
-        raise TypeError(f"{caller} takes as model a module of Python, not a {type(model).__name__} of TorchScript")
+        raise TypeError(f"{caller}: model must be a module of Python, not a {type(model).__name__} of TorchScript")
     if any(isinstance(each, EnginePart) for each in model.modules()):
-        raise TypeError(f"{caller} got a model that is lowered already; lower the one that it was made of")
+        raise TypeError(f"{caller} got a model that is already lowered; lower the original model")
     if capture is not None and capture not in CAPTURES:
         raise ValueError(f"{caller} has no capture {capture!r}; one of {', '.join(map(repr, CAPTURES))}, or None")
 
@@ -98,7 +98,7 @@ def capture(
         found = trace(model, inputs, dtype)
         if wanted == "fx" or not found.lost:
             return found
-        refused = f"forward writes to {_listed(found.lost)} only while it is traced; capture='fx' takes that trace"
+        refused = f"forward writes to {_listed(found.lost)} only while it is traced; capture='fx' allows this"
     except Exception as error:
         if wanted == "fx" or isinstance(model, GraphModule):
             raise

@@ -53,7 +53,7 @@ class BuildOptions:
     """Input name -> smallest, usual and largest shape, for engines that are built for a range of shapes."""
     timeout_s: float = 600.0
     precision: str = "fp32"
-    """The precision given to `lower`, for an engine that computes in it by itself."""
+    """The precision given to `lower`, for an engine that computes in it natively."""
 
     def __post_init__(self) -> None:
         """
@@ -62,14 +62,14 @@ class BuildOptions:
             TypeError: `cache_dir` is no path, or `profiles` no mapping.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
-            raise ValueError(f"BuildOptions takes as threads a number of 1 or more, or None, not {self.threads!r}")
+            raise ValueError(f"BuildOptions: threads must be a number of 1 or more, or None, not {self.threads!r}")
         if isinstance(self.timeout_s, bool) or not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0:
-            raise ValueError(f"BuildOptions takes as timeout_s a number of seconds above 0, not {self.timeout_s!r}")
+            raise ValueError(f"BuildOptions: timeout_s must be a number of seconds above 0, not {self.timeout_s!r}")
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
-            raise TypeError(f"BuildOptions takes as cache_dir a path, not {type(self.cache_dir).__name__}")
+            raise TypeError(f"BuildOptions: cache_dir must be a path, not {type(self.cache_dir).__name__}")
         if not isinstance(self.profiles, Mapping):
             kind = type(self.profiles).__name__
-            raise TypeError(f"BuildOptions takes as profiles a mapping of inputs to three shapes, not {kind}")
+            raise TypeError(f"BuildOptions: profiles must be a mapping of inputs to three shapes, not {kind}")
 
 
 @dataclass(frozen=True)
@@ -148,22 +148,22 @@ class Engine:
     about: str
     """What it is good for and how far it is tested: sentences for docs/lowering.md."""
     packages: tuple[str, ...]
-    """What pip installs it from, in addition to `fxlens[lower]`."""
+    """The packages that pip installs for it, in addition to `fxlens[lower]`."""
     unavailable: Callable[[], str | None]
     """What `missing` says of its own packages and hardware."""
     build: Callable[[Exported, BuildOptions], Program]
     limits: str = ""
     """What it cannot do: sentences for docs/lowering.md."""
     device: str = "cpu"
-    """The type of the torch device on which a model must be to be benchmarked with it: "cpu" or "cuda"."""
+    """The type of torch device that a model must be on to be benchmarked with it: "cpu" or "cuda"."""
     precisions: tuple[str, ...] = ("fp32",)
-    """Those that are offered and benchmarked, the usual one first. `lower` takes the others too."""
+    """The precisions that are offered and benchmarked, the usual one first. `lower` accepts the others too."""
     computes: frozenset[str] = frozenset()
-    """Precisions that it computes in by itself; for others, casts are written into the graph."""
+    """Precisions that it computes in natively; for others, casts are written into the graph."""
     dynamic: bool = True
     """Whether dimensions may change between calls."""
     symmetric_int8: bool = False
-    """Whether it takes 8-bit activations signed and without a zero point; else they are unsigned and have one."""
+    """Whether its 8-bit activations are signed and have no zero point; else they are unsigned and have one."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
     lists_kernels: bool = True

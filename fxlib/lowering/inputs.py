@@ -153,7 +153,7 @@ class Inputs:
         for label, tensor, dtype, sizes in zip(self.labels, tensors, self.dtypes, self.sizes, strict=True):
             if tensor.is_meta or tensor.layout != torch.strided:
                 kind = "on the meta device" if tensor.is_meta else f"in the layout {tensor.layout}"
-                return TypeError(f"{caller} got {label!r} {kind}, but an engine takes tensors with their data in rows")
+                return TypeError(f"{caller} got {label!r} {kind}, but an engine needs dense tensors that have data")
             if tensor.dtype != dtype:
                 return TypeError(f"{caller} got {label!r} of {tensor.dtype}, but the model was lowered for {dtype}")
             if len(sizes) != tensor.dim() or not all(map(_fits, sizes, tensor.shape)):
@@ -199,7 +199,7 @@ class Inputs:
                 self._check_dynamic(name, dims, caller)
         elif dynamic not in (None, True, False):
             raise TypeError(
-                f"{caller} takes as dynamic True or a mapping of argument names to dimensions, not "
+                f"{caller}: dynamic must be True or a mapping of argument names to dimensions, not "
                 f"{type(dynamic).__name__}"
             )
         found = []
@@ -273,7 +273,7 @@ def _arguments(example: Any, caller: str) -> tuple[tuple[Any, ...], dict[str, An
         return tuple(example), {}
     hint = "; put it into a tuple: (x,)" if isinstance(example, torch.Tensor) else ""
     raise TypeError(
-        f"{caller} takes as example_inputs a tuple with one value for each argument of forward, or a mapping of their "
+        f"{caller}: example_inputs must be a tuple with one value for each argument of forward, or a mapping of their "
         f"names to values, not {_kind_of(example)}{hint}"
     )
 

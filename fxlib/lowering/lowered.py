@@ -91,7 +91,7 @@ class LoweredModule(torch.nn.Module):
             TypeError, ValueError: as `forward`.
         """
         if type(runs) is not int or runs < 1:
-            raise ValueError(f"profile() makes one run or more, not {runs!r}")
+            raise ValueError(f"profile(): runs must be 1 or more, not {runs!r}")
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
@@ -149,15 +149,15 @@ def lower(
     Args:
         model: a module in evaluation mode (captured here) or a GraphModule.
         example_inputs: one value per argument of `forward`, or a mapping of their names to values. With real data the
-            result is compared with eager. Values that are no tensors become constants of the lowered model.
+            result is compared with eager. Values that are not tensors become constants of the lowered model.
         engine: the name of an engine; `fxlib.lowering.table()` has them.
-        precision: "fp32", "fp16" or "bf16": by casts written into the graph, or by the engine itself where it computes
-            in it; inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
+        precision: "fp32", "fp16" or "bf16", by casts in the graph, or in the engine if it supports the precision;
+            inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
         dynamic: which dimensions may change between calls; see `fxlib.lowering.inputs.Dynamic`.
         capture: "fx" for a symbolic trace, "export" for torch.export; None is the first that succeeds, and the report
             says which.
         concrete_args: further arguments of `forward` by name, as in `fxlib.symbolic_trace`.
-        min_nodes: the smallest part that is worth an engine.
+        min_nodes: the smallest number of operators in a part that goes to the engine.
         options: how programs are built.
         progress: called with the stage's name and the fraction done, between stages and before each build.
 
@@ -165,7 +165,7 @@ def lower(
         EngineError: the engine is missing, or refused the model.
         ValueError: the model is in training mode, or an option is unknown.
         TypeError: an argument is of the wrong type, or the inputs do not fit.
-        CaptureError: the model can be captured in neither way.
+        CaptureError: neither torch.fx nor torch.export captures the model.
 
     Example::
 
@@ -179,9 +179,9 @@ def lower(
     if any(p.is_meta for p in model.parameters()):
         raise ValueError(f"{type(model).__name__} is on the meta device; an engine needs the data of its weights")
     if options is not None and not isinstance(options, BuildOptions):
-        raise TypeError(f"lower() takes as options a fxlib.lowering.BuildOptions, not {type(options).__name__}")
+        raise TypeError(f"lower(): options must be a fxlib.lowering.BuildOptions, not {type(options).__name__}")
     if progress is not None and not callable(progress):
-        raise TypeError(f"lower() takes as progress a function of a text and a fraction, not {type(progress).__name__}")
+        raise TypeError(f"lower(): progress must be a function of a text and a fraction, not {type(progress).__name__}")
     options = replace(options or BuildOptions(), dynamic=dynamic, precision=precision)
     say = progress or (lambda stage, done: None)
     prepared = prepare(

@@ -120,9 +120,9 @@ def precision_of_graph(
     if model.training:
         raise ValueError(f"{type(model).__name__} is in training mode; call .eval() on it before lowering")
     if type(min_nodes) is not int:
-        raise TypeError(f"{caller} takes as min_nodes an integer, not {type(min_nodes).__name__}")
+        raise TypeError(f"{caller}: min_nodes must be an integer, not {type(min_nodes).__name__}")
     if min_nodes < 0:
-        raise ValueError(f"{caller} takes as min_nodes 0 or more, not {min_nodes}")
+        raise ValueError(f"{caller}: min_nodes must be 0 or more, not {min_nodes}")
     return None if precision in engine.computes else PRECISIONS[precision]
 
 

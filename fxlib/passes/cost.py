@@ -110,7 +110,7 @@ def estimate(graph_module: GraphModule, *inputs: Any, device: Device | str | Non
             raise KeyError(f"no device {device!r} in the table; known: {', '.join(DEVICES)}")
         device = DEVICES[device]
     if device is not None and not isinstance(device, Device):
-        raise TypeError(f"estimate() takes as device a name or a Device, not {type(device).__name__}")
+        raise TypeError(f"estimate(): device must be a name or a Device, not {type(device).__name__}")
     check_count(graph_module, inputs, "estimate()")
     state = {id(p): p for p in [*graph_module.parameters(), *graph_module.buffers()]}
     result = Estimate(device)

@@ -33,11 +33,11 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
     """
     check_traced(graph_module, "decompose()")
     if not isinstance(rules, Mapping):
-        raise TypeError(f"decompose() takes as rules a mapping of operators to functions, not {type(rules).__name__}")
+        raise TypeError(f"decompose(): rules must be a mapping of operators to functions, not {type(rules).__name__}")
     for target, rule in rules.items():
         if not callable(rule):
             name = getattr(target, "__name__", target)
-            raise TypeError(f"decompose() takes as the rule of {name} a function, not {type(rule).__name__}")
+            raise TypeError(f"decompose(): the rule of {name} must be a function, not {type(rule).__name__}")
     return _Decomposer(graph_module, rules).transform()
 
 

@@ -114,7 +114,7 @@ def calibrated_cpu(seconds: float = 0.1) -> Device:
     counts: what else the machine does can only add to it.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise ValueError(f"calibrated_cpu() takes as seconds a number above 0, not {seconds!r}")
+        raise ValueError(f"calibrated_cpu(): seconds must be a number above 0, not {seconds!r}")
     with torch.no_grad():
         timers = {kind: (operations, _least(call, seconds)) for kind, operations, call in _kinds()}
         near, far, far_out = torch.randn(1 << 18), torch.randn(1 << 24), torch.empty(1 << 24)

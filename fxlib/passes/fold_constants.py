@@ -35,7 +35,7 @@ def fold_constants(graph_module: GraphModule, max_growth: int = 1 << 20) -> Grap
     """
     check_traced(graph_module, "fold_constants()")
     if type(max_growth) is not int:
-        raise TypeError(f"fold_constants() takes as max_growth a number of bytes, not {type(max_growth).__name__}")
+        raise TypeError(f"fold_constants(): max_growth must be a number of bytes, not {type(max_growth).__name__}")
     known = _constants(graph_module)
     interpreter = Interpreter(graph_module, garbage_collect_values=False)
     folded = 0

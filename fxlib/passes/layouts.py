@@ -1,8 +1,8 @@
-"""Keeping code that reads a tensor's memory layout right where layers begin to give channels-last results.
+"""Keeping code correct that reads a tensor's memory layout, when layers start to return channels-last tensors.
 
 ``view`` works on some strides only, and whether ``flatten`` is a view depends on them. Packed and 8-bit convolutions
-give channels-last tensors, and what follows hands the layout on; so what was contiguous where such an operator reads it
-is made contiguous there again.
+return channels-last tensors, and the following operators keep that layout. So a tensor that was contiguous where such
+an operator reads it is made contiguous there again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _VIEW_OR_COPY = frozenset(("flatten", "reshape", "reshape_as", "ravel", "contigu
 def keep_layouts(graph_module: GraphModule) -> GraphModule:
     """Insert ``contiguous()`` where layout is read; changes and returns ``graph_module``.
 
-    Preconditions: to be called before convolutions are exchanged, with shapes propagated. A tensor that was not
-    contiguous before is left alone; without shapes, all that layout is read of are made contiguous.
+    Preconditions: to be called before convolutions are exchanged, with shapes propagated. A tensor that was
+    not contiguous before is left alone; without shapes, every tensor whose layout is read is made contiguous.
     """
     check_traced(graph_module, "keep_layouts()")
     graph = graph_module.graph

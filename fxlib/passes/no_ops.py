@@ -1,4 +1,4 @@
-"""Removal of operators that give back the value that they are given: ``x * 1``, ``x.view(x.shape)``, ``x.float()``.
+"""Removal of operators that return their input unchanged: ``x * 1``, ``x.view(x.shape)``, ``x.float()``.
 
 Preconditions: shapes are known, from example inputs or from propagation before; where they are not, an operator stays.
 The result is a graph for these shapes and dtypes.

@@ -1,4 +1,4 @@
-"""What a backend can take: objects that say of a node whether it is supported, and ways to combine them."""
+"""What a backend supports: objects that decide whether a node is supported, and ways to combine them."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 follows them.
 
 Preconditions: evaluation mode, float32, no gradients wanted from the result. Convolutions run in channels-last; an
-activation, or an addition and a ReLU, that only follows one becomes its post-operation; a sum is made in the memory
-of its other operand where nobody needs that any more.
+activation, or an addition and a ReLU, that only follows one becomes its post-operation; a sum is written into
+the memory of its other operand if that is not needed any more.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
     """Fold, clean and pack; changes and returns ``graph_module``.
 
     Args:
-        example_inputs: one per placeholder; only shapes are looked at. Without them only what needs no shapes is done
-            (no additions become post-operations).
+        example_inputs: one per placeholder; only shapes are looked at. Without them only rewrites that need no
+            shapes are done (additions do not become post-operations).
     """
     check_float_graph(graph_module, "optimize_for_inference()")
     if example_inputs:

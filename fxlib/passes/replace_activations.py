@@ -1,4 +1,4 @@
-"""Exchange of one activation for another wherever a graph uses it: as a module, a function or a method.
+"""Replacement of one activation by another wherever a graph uses it: as a module, a function or a method.
 
 Preconditions: none. Where an in-place activation is seen by others (``relu_(y)`` and ``y`` is read again), the new
 value is written to the same memory.
@@ -41,7 +41,9 @@ def replace_activations(
     """
     check_traced(graph_module, "replace_activations()")
     if not isinstance(old, str) or old not in NAMES:
-        raise ValueError(f"replace_activations() knows no operator {old!r}; names are such as 'relu', 'gelu', 'silu'")
+        raise ValueError(
+            f"replace_activations() does not know the operator {old!r}; names are for example 'relu', 'gelu', 'silu'"
+        )
     if not callable(new) or isinstance(new, type):
         hint = "; make an instance of the class" if isinstance(new, type) else ""
         raise TypeError(f"replace_activations(new=...) takes a module or a function of one tensor, not {new!r}{hint}")

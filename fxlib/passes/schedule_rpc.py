@@ -37,8 +37,8 @@ class RpcTracer(Tracer):
         schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
 
     Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen, and a call through a reference,
-    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and what a reference
-    is of is asked.
+    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and the type of a
+    remote object is queried.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ def schedule_rpc(
     check_traced(graph_module, "schedule_rpc()")
     if blocking is not None and not isinstance(blocking, dict):
         raise TypeError(
-            f"schedule_rpc() takes as blocking a dict of functions to their asynchronous forms, not "
+            f"schedule_rpc(): blocking must be a dict of functions to their asynchronous forms, not "
             f"{type(blocking).__name__}"
         )
     table = blocking_calls() if blocking is None else blocking

@@ -59,7 +59,7 @@ def split_module(
     names = {} if qualname_map is None else qualname_map
     if not callable(split_callback):
         kind = type(split_callback).__name__
-        raise TypeError(f"split_module() takes as split_callback a function of a node, not {kind}")
+        raise TypeError(f"split_module(): split_callback must be a function of a node, not {kind}")
     splitter = _Splitter(
         m,
         Plan(m, split_callback, partition_affix),

@@ -1,9 +1,9 @@
 """Cutting a graph into consecutive stages of about equal cost, each a GraphModule of its own.
 
 A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after
-it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. What is no
-tensor does not cross: sizes are read again from the tensor that they are of, and an input such as ``mask=None`` is a
-constant of the stages after the first, which checks it; so is a part of an input, as in ``past=(x, None)``.
+it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. Only tensors
+cross a cut: sizes are read again from their tensor, and an input such as ``mask=None``, or a part of one as in
+``past=(x, None)``, is a constant of the stages after the first, which checks it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def split_into_stages(
     weigh: str | Weigh = "flops",
     device: Device | str | None = None,
 ) -> list[GraphModule]:
-    """Cut ``graph_module`` into ``count`` stages so that the costliest is as cheap as possible.
+    """Cut ``graph_module`` into ``count`` stages so that the most expensive one is as cheap as possible.
 
     Args:
         inputs: one per placeholder; only metadata is used.
@@ -50,18 +50,18 @@ def split_into_stages(
             `fxlib.passes.cost.NodeCost`.
 
     Raises:
-        ValueError: no stages, or fewer places to cut than asked for. A cut needs that only tensors cross it.
+        ValueError: no stages, or too few places where only tensors cross a cut.
         KeyError: unknown ``weigh`` or device.
     """
     check_traced(graph_module, "split_into_stages()")
     if type(count) is not int:
-        raise TypeError(f"split_into_stages() takes as count an integer, not {type(count).__name__}")
+        raise TypeError(f"split_into_stages(): count must be an integer, not {type(count).__name__}")
     if count < 1:
-        raise ValueError(f"split_into_stages() makes one stage or more, not {count}")
+        raise ValueError(f"split_into_stages(): count must be 1 or more, not {count}")
     if isinstance(weigh, str) and weigh not in _WEIGHTS:
-        raise KeyError(f"split_into_stages(weigh={weigh!r}) is none of {', '.join(map(repr, _WEIGHTS))}")
+        raise KeyError(f"split_into_stages(): weigh={weigh!r} must be one of {', '.join(map(repr, _WEIGHTS))}")
     if not isinstance(weigh, str) and not callable(weigh):
-        raise TypeError(f"split_into_stages() takes as weigh a name or a function, not {type(weigh).__name__}")
+        raise TypeError(f"split_into_stages(): weigh must be a name or a function, not {type(weigh).__name__}")
     if weigh == "seconds" and device is None:
         raise ValueError("split_into_stages(weigh='seconds') needs a device")
     check_count(graph_module, inputs, "split_into_stages()")
@@ -92,7 +92,7 @@ def _weight(measure: Weigh, cost: NodeCost) -> float:
     weight: Any = measure(cost)
     if isinstance(weight, bool) or not isinstance(weight, Real) or weight != weight:
         raise TypeError(
-            f"split_into_stages() takes as weigh a function that gives a number, and this one gave {weight!r} for "
+            f"split_into_stages(): weigh must be a function that gives a number, and this one gave {weight!r} for "
             f"{cost.name}"
         )
     return max(float(weight), 0.0)
@@ -106,9 +106,9 @@ def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
         ValueError: there are no stages.
     """
     if not isinstance(stages, (list, tuple)):
-        raise TypeError(f"run_stages() takes the list that split_into_stages() gave, not {type(stages).__name__}")
+        raise TypeError(f"run_stages() needs the list that split_into_stages() returned, not {type(stages).__name__}")
     if not stages:
-        raise ValueError("run_stages() got no stages; split_into_stages() gives one or more")
+        raise ValueError("run_stages() got no stages; pass the list that split_into_stages() returned")
     for stage in stages:
         check_traced(stage, "run_stages()")
     takes = signature(stages[0].forward)

@@ -26,10 +26,10 @@ COMMANDS = {
     "engines": "list the engines that a model can be lowered to",
     "bench": "time a model and its variants",
     "estimate": "estimate the operations, memory and time of a model on a device",
-    "stages": "show a model from its trace to an engine, stage by stage, and how far each node is from eager",
+    "stages": "show a model stage by stage, from its trace to an engine, with the error of each node",
     "init": "propose a configuration that says how the models of a repository are constructed",
-    "record": "run a program and note how it constructs and calls its models",
-    "mcp": "answer agents: a server of the Model Context Protocol on standard input and output",
+    "record": "run a program and record how it constructs and calls its models",
+    "mcp": "run a server for agents (Model Context Protocol) on standard input and output",
     "serve": "run the language server on standard input and output",
 }
 """Each is a module in ``fxlens.commands`` with ``add_arguments(parser)`` and ``run(arguments) -> exit status``."""

@@ -90,7 +90,7 @@ def test_a_graph_of_15000_nodes(shared: Client, folder: Path, report):
         record = asked("fxlens/record", {"uri": uri})["record"]
         assert len(record["targets"][0]["nodes"]) == 15002
         view = asked("fxlens/graph", {"uri": uri, "target": "Wide"})["view"]
-        assert len(view["elements"]) < 100 and "only 5,000 of them are described" in view["partial"]
+        assert len(view["elements"]) < 100 and "only 5,000 of them have details" in view["partial"]
         first = next(iter(view["groups"]))
         opened = asked("fxlens/graph", {"uri": uri, "target": "Wide", "expanded": [first]})["view"]
         assert 500 <= len(opened["elements"]) < 600

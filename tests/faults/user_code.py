@@ -135,7 +135,7 @@ FATAL = [
         }.items()
     ],
     Case("functions of Python replaced", "import",
-         "import ast, traceback\nast.parse = traceback.format_exc = lambda *a, **k: 1 / 0", ("FX199",), "stands in for", True, 1),
+         "import ast, traceback\nast.parse = traceback.format_exc = lambda *a, **k: 1 / 0", ("FX199",), "replaces something", True, 1),
     Case("a module that is missing", "import", "import no_such_module_here", ("FX311",)),
     Case("an error at import", "import", "1 / 0", ("FX301",)),
 ]  # fmt: skip

@@ -144,7 +144,7 @@ def test_a_parameter_is_not_taken_for_the_function_of_its_name(checked):
 
 def test_an_extension_is_not_compiled(checked):
     (found,) = findings(checked, "compiled/net.py")
-    assert found["code"] == "FX311" and "stand for kernel" in found["message"] and found["range"]["start"]["line"] == 2
+    assert found["code"] == "FX311" and "replace kernel" in found["message"] and found["range"]["start"]["line"] == 2
 
 
 @pytest.mark.parametrize("name", ["Columns", "Lit", "Before", "After", "Compiled"])
@@ -197,7 +197,7 @@ def test_a_package_whose_init_raises_goes_without_it(checked):
 def test_what_is_assumed_is_never_an_error_and_says_what_was_assumed(checked):
     (found,) = findings(checked, "assumed/faulty.py")
     assert (found["code"], found["severity"]) == ("FX101", "warning")
-    assert any("an assumed construction of Faulty: Faulty(width=" in each["message"] for each in found["related"])
+    assert any("assumed arguments of Faulty: Faulty(width=" in each["message"] for each in found["related"])
 
 
 def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):

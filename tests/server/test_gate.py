@@ -134,7 +134,7 @@ class Watching:
             line = self.process.stdout.readline()
             assert line, self.process.communicate()
             lines.append(line)
-        assert "waits for changes" in self.process.stderr.readline()
+        assert "waiting for changes" in self.process.stderr.readline()
         return "".join(lines)
 
     def end(self) -> int:

@@ -161,7 +161,7 @@ QUESTIONS = {
     "cost in cells": ("cost", {**STUDY, "model": "Net"}),
     "lowered in cells": ("lower", {**STUDY, "model": "Net"}),
     "fixes of a line in a cell": ("fix", {**STUDY, "cell": 4, "line": 8}),
-    "fixes of a notebook": ("fix", STUDY),
+    "fixes for a notebook": ("fix", STUDY),
     "a line of no cell": ("fix", {**STUDY, "line": 6}),
     "a cell of prose": ("shapes", {**STUDY, "cell": 1, "line": 0}),
     "a cell of a file": ("shapes", {**OWN, "cell": 1, "line": 3}),
@@ -293,10 +293,10 @@ def test_answers_about_a_notebook_are_in_its_cells(answers: dict[str, Any]):
 def test_what_cannot_be_asked_of_a_notebook_is_refused(answers: dict[str, Any]):
     assert "models" not in answers["of a notebook that is not saved"]
     assert "study.ipynb is not a notebook: " in answers["of no notebook"]
-    assert answers["fixes of a notebook"].endswith("for which there is no diff: ask for a `line` of a `cell`")
-    assert answers["a line of no cell"].endswith("ask for a `line` (from 0) of a `cell` (from 1), with both")
+    assert answers["fixes for a notebook"].endswith("for which there is no diff: ask for a `line` of a `cell`")
+    assert answers["a line of no cell"].endswith("give both a `cell` (from 1) and a `line` of it (from 0)")
     assert answers["a cell of prose"].endswith("no line 0 in a code cell 1; its code cells: 2, 3, 4, 5")
-    assert answers["a cell of a file"].endswith("is not a notebook: it has no cells, so ask without `cell`")
+    assert answers["a cell of a file"].endswith("is not a notebook: it has no cells, so leave out `cell`")
 
 
 def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):

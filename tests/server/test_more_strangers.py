@@ -402,7 +402,7 @@ def test_a_random_number_is_the_same_everywhere(checked: dict[str, Any]):
 
 def test_who_uses_the_tokenizer_is_told(checked: dict[str, Any]):
     (found,) = [each for each in checked["speaker.py"] if each["target"] == "Counter"]
-    assert found["severity"] == "info" and "Tokenizer was made without its file" in found["message"]
+    assert found["severity"] == "info" and "Tokenizer was created without its file" in found["message"]
 
 
 def test_wrong_arguments_of_a_tokenizer_are_told(checked: dict[str, Any]):
@@ -423,7 +423,7 @@ def test_imports_of_constructors_are_told(checked: dict[str, Any]):
 def test_a_module_that_was_taken_from_a_folder_above_is_told(checked: dict[str, Any]):
     (found,) = [each for each in checked["former/layers/attention.py"] if each["code"] == "FX311"]
     taken, hiding = os.path.join("former", "tools"), os.path.join("former", "layers", "tools.py")
-    assert f"tools was taken from {taken}, since {hiding} does not have" in found["message"]
+    assert f"tools was taken from {taken}, since {hiding} does not define it" in found["message"]
     assert found["severity"] == "info"
 
 

@@ -75,7 +75,7 @@ def test_text_github_and_sarif_name_the_cell(folder: Path):
     assert first["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": "study.ipynb"}}}]
     before = (folder / "study.ipynb").read_bytes()
     refused = fxlens("check", "study.ipynb", "--fix", cwd=folder)
-    assert "fixes of a notebook are shown and not applied" in refused.stderr
+    assert "fixes for a notebook are shown but not applied" in refused.stderr
     assert (folder / "study.ipynb").read_bytes() == before
 
 
@@ -123,7 +123,7 @@ def test_the_notebooks_of_a_folder_are_checked(tmp_path: Path):
     # Of a folder, only notebooks with a fix are said not to be fixed.
     notebook(tmp_path / "good.ipynb", [("code", CELLS[4][1].replace("if n", "if True")), *CELLS[1:2]])
     done = fxlens("check", ".", "--diff", cwd=tmp_path)
-    assert done.stderr.count("fixes of a notebook are shown and not applied") == 2 and "good" not in done.stderr
+    assert done.stderr.count("fixes for a notebook are shown but not applied") == 2 and "good" not in done.stderr
 
 
 def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
@@ -133,6 +133,9 @@ def test_what_is_no_notebook_is_a_finding(tmp_path: Path):
 
 
 def test_cells_of_other_types_are_passed_over():
+    shell = {"cell_type": "code", "source": "pip install torch", "metadata": {"vscode": {"languageId": "shellscript"}}}
+    assert Notebook.read(json.dumps({"cells": [shell, {**shell, "source": "x = 1", "metadata": {"vscode": 3}}]})).text
+    assert not Notebook.read(json.dumps({"cells": [shell]})).problems("a.ipynb")
     odd: list[object] = [None, [], 3, {"cell_type": "code", "source": [None, 3]}, {"cell_type": "code", "source": 3}]
     for metadata in (None, [1], 3, {"language_info": {"name": {"a": 1}}}, {"kernelspec": [1]}):
         Notebook.read(json.dumps({"metadata": metadata, "cells": odd}))

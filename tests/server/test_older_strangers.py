@@ -412,7 +412,7 @@ def test_a_file_comes_over_the_defaults(checked: dict[str, Any]):
 
 def test_the_reason_is_told(checked: dict[str, Any]):
     ((code, _, message),) = [each for each in of(checked, "reasons.py::Decorated") if each[0] != "FX212"]
-    assert code == "FX190" and "finds its decorator's function in its place" in message
+    assert code == "FX190" and "finds the function of a decorator instead" in message
     (drops,) = of(checked, "reasons.py::Drops")
     assert drops[0] == "FX199" and "at `drop_path(x, self.rate, self.training)`: TypeError" in drops[2]
     assert [code for code, *_ in of(checked, "reasons.py::Moves")] == ["FX102"]

@@ -401,4 +401,4 @@ def test_mocks_of_a_documentation_harm_nobody(checked: dict[str, Any]):
 def test_what_a_missing_base_has_is_no_mistake(checked: dict[str, Any]):
     (found,) = [each for each in checked["head.py"] if each["target"] == "Head"]
     assert (found["code"], found["severity"]) == ("FX199", "info")
-    assert "fxlens_no_such_package.heads.BaseHead, which may have it, cannot be imported" in found["message"]
+    assert "fxlens_no_such_package.heads.BaseHead, which may define it, cannot be imported" in found["message"]

@@ -215,12 +215,12 @@ def test_a_graph_that_gives_something_else_fails_and_says_what_may_be_the_reason
 
 def test_failures_of_the_other_captures(printed: str):
     said = {name: printed.partition(f"_ {name} _")[2].partition("\n____")[0] for name in CAPTURES}
-    assert "torch.export does not take it" in said["test_export"]
+    assert "torch.export does not accept it" in said["test_export"]
     assert "package/nets.py:7:12: error FX501" in said["test_export"]
     assert "torch.compile: 1 graph break instead of 0" in said["test_breaks"] and ":7:12: " in said["test_breaks"]
     assert "torch.compile: 1 recompilation instead of 0" in said["test_recompiles"]
     assert " FX621 " in said["test_recompiles"] and "buffer" in said["test_recompiles"]
-    assert "torch.export holds for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]
+    assert "program is valid for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]
     never = said["test_dynamic_in_no_way"]
     assert "the model itself accepts no other size for dimension 0 of x" in never
     assert "`dynamic` names dimension 1 of y, but the inputs have dimension 0 of x, dimension 1 of x" in never

@@ -1,4 +1,4 @@
-"""The entry: `compare` gives a model and its graph the same calls, and says where they part."""
+"""The entry: `compare` gives a model and its graph the same calls, and reports the first difference."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def compare(
     leaf_modules: Iterable[str] = (),
     tracer: Callable[[], Any] | None = None,
 ) -> Finding | None:
-    """Where the graph of a module computes something else than the module, on two calls that follow each other.
+    """Find where the graph of a module gives other results than the module, in two calls in a row.
 
-    Both run on copies, with the same seeds: on the example, and then, with other weights, on the example with turned
-    signs. ``root`` is left as it was.
+    Copies of both run with the same seeds: on the example, and then, with other weights, on the example with opposite
+    signs. ``root`` is not changed.
 
     Args:
         root: a module that torch.fx traces.
@@ -64,8 +64,8 @@ def compare(
         concrete_args, leaf_modules, tracer: see `fxlib.diagnose`.
 
     Returns:
-        The finding, at the first place where they part; None where nothing differs, where the module itself gives
-        something else each time, raises, or takes long.
+        The finding at the first difference. None if nothing differs, or if the module itself is not deterministic,
+        raises, or is slow.
 
     >>> import torch, fxlib
     >>> class Net(torch.nn.Module):
@@ -196,18 +196,18 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
     written = place_of(seen.written.get(apart.buffer or ""), {})
     if found is None and written is not None:
         place: Place | None = written
-        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph does"
+        text = f"In {call}, {_it(written)} leaves another value in the buffer `{apart.buffer}` than the graph"
     elif found is None:
         place = _returned(model)
-        text = f"In {call}, the graph does not do what eager does: {apart.text[:_LONGEST]}"
+        text = f"In {call}, the graph differs from eager: {apart.text[:_LONGEST]}"
     else:
         place, node = found.place, found.node
         it = _it(place)
         text = {
-            "kept": f"The graph keeps {found.new} for {it}, as it was while tracing; in {call} eager has {found.old}",
+            "kept": f"The graph keeps {found.new}, the value of {it} while tracing; in {call} eager has {found.old}",
             "value": f"In {call}, {it} gives {found.old} in eager and {found.new} in the graph",
-            "way": f"In {call}, {it} decides otherwise in eager; the graph always goes the way of the trace",
-            "only": f"In {call}, eager does not come to {it}; the graph always does",
+            "way": f"In {call}, {it} decides differently in eager; the graph always takes the branch of the trace",
+            "only": f"In {call}, eager does not reach {it}; the graph always does",
         }[found.kind]
     return Findings().add(CODE, place, text, node=node)
 

@@ -120,7 +120,7 @@ def augmented(search: Search) -> None:
             continue  # in `x += y ** 2` the power makes a new tensor in a normal run, too
         if later:
             where = run.place_of_node(later[0])
-            note = Related("the tensor is used here again", where.span if where is not None else None, "note")
+            note = Related("the tensor is used again here", where.span if where is not None else None, "note")
             run.add("FX230", place, node=node.name, related=(note,))
         else:
             detail = f"`{owner.target}` keeps its old values"

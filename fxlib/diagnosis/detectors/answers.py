@@ -241,7 +241,7 @@ def other(run: Run, probe: Probe, value: Any) -> None:
         detail = f"In a normal run it is {show(known)}"
         run.add("FX231", place, detail=detail, node=proxy.node.name, data={"argument": argument})
     elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or (argument is not None and _plain(known))):
-        detail = f"The graph is not right for {show(real)}"
+        detail = f"The graph is wrong for {show(real)}"
         run.add("FX231", place, detail=detail, node=proxy.node.name, severity="info", data={"argument": argument})
 
 

@@ -294,7 +294,7 @@ def devices(search: Search) -> None:
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
                 if _keeps(search, place, inner):
                     continue  # the module has that one too, wherever it is moved
-                device = "the device of the trace" if baked[0].type == "meta" else str(baked[0])
+                device = "the device that it was traced on" if baked[0].type == "meta" else str(baked[0])
                 says = f"`{text_of(inner)}` is read only while tracing, so the graph always uses {device}"
                 run.add("FX225", place, says, node=node.name)
                 break

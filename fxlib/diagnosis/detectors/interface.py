@@ -56,7 +56,7 @@ def concrete_names(search: Search) -> None:
         elif not isinstance(value, PHBase) and value is not None and not _nested(value):
             renamed = [n for n in run.nodes if n.op == "placeholder" and str(n.target).startswith(name + "_")]
             if renamed:
-                says = f"`{name}` is named `{renamed[0].target}` in the graph, so passing it by keyword fails"
+                says = f"`{name}` becomes `{renamed[0].target}` in the graph, so passing it by keyword fails"
                 run.add("FX220", subject.definition, says, node=renamed[0].name, data={"argument": name})
 
 

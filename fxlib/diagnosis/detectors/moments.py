@@ -106,7 +106,7 @@ def moments(search: Search) -> None:
         says = f"`{text_of(place.node)}` runs once, while tracing, so every call of the graph uses that value"
         advice = "Pass the value as an argument, or take it in a wrapped function"
         if name in ("stack", "currentframe", "_getframe", "is_fx_tracing"):
-            says = f"`{text_of(place.node)}` differs while tracing, so the graph has the branch of the trace"
+            says = f"`{text_of(place.node)}` gives another result while tracing, so the graph keeps the wrong branch"
             advice = "Do not use it in forward"
         run.add("FX206", place, says, detail=advice)
 

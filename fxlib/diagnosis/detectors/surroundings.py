@@ -96,7 +96,7 @@ def unseen_draw(search: Search) -> None:
     run = search.best
     found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
     if run.complete and not found and search.subject.snapshot.drew_random() and _draws(search):
-        run.add("FX206", None, "Tracing draws random numbers that stay the same in every call; the place is not known")
+        run.add("FX206", None, "Random numbers drawn while tracing stay the same in every call; the line is not known")
 
 
 def _draws(search: Search) -> bool:
@@ -163,8 +163,8 @@ def lost_contexts(search: Search) -> None:
 
 
 _IN_A_MODE = {
-    "FX212": "`{}` runs in another grad mode than its caller, which the graph does not have",
-    "FX213": "`{}` runs under autocast, which the graph does not have",
+    "FX212": "`{}` runs in another grad mode than its caller, which the graph does not record",
+    "FX213": "`{}` runs under autocast, which the graph does not record",
     "FX221": "`{}` is recorded as the operations of its forward, so its own backward is lost",
 }
 

@@ -44,7 +44,7 @@ class Correction:
 
     def note(self) -> Related:
         """Where the finding is that hides another."""
-        text = f"{self.finding.code} hides this: tracing takes another way here than a normal run"
+        text = f"{self.finding.code} hides this: tracing takes another branch here than a normal run"
         return Related(text, self.finding.span, "note")
 
 

@@ -192,7 +192,7 @@ class Questions:
         signature = signature_of(self.run.subject.root)
         parameter = None if signature is None else signature.parameters.get(name)
         known = "defaults to None" if parameter is not None and parameter.default is None else "is None in a normal run"
-        what = f"`{place.text}` looks into `{name}`" if code == "FX105" else f"The items of `{name}` are needed"
+        what = f"`{place.text}` reads `{name}`" if code == "FX105" else f"The items of `{name}` are needed"
         message = f"{what}, which {known}, but tracing passes a Proxy"
         return message, f"Set `{name}=None` for the trace with concrete_args"
 

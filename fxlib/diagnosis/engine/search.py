@@ -177,7 +177,7 @@ class Search:
         if code == "FX140":
             read = proxies_read(place, error)
             if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
-                detail = "It gets a number, which no function of torch takes: call it in a wrapped function"
+                detail = "Its argument is a number, so no torch function can replace it: call it in a wrapped function"
         if self._of_what_stood_in(run, place, error):
             return self.cuts.cut(place, code, plain=True)
         plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
@@ -194,7 +194,7 @@ class Search:
         severity = None
         if code == "FX199" and (test := self._only_traced(tests)) is not None:
             message = (
-                f"Tracing fails where it goes because of `{test.text}`: {type(error).__name__}: {first_line(error)}"
+                f"Tracing fails in the branch that `{test.text}` selects: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
         asked = isinstance(place.node, ast.Assert) and any(rule == "FX104" for rule, _ in found_in_tests(run, place))
@@ -213,10 +213,10 @@ class Search:
         message = detail = ""
         if "co_varnames is too small" in str(error):
             message = (
-                "torch.fx writes the arguments of a `forward` anew that has keyword-only ones, `*args` or `**kwargs`, "
-                "and finds its decorator's function in its place"
+                "torch.fx rewrites the signature of a `forward` with keyword-only arguments, `*args` or `**kwargs`, "
+                "but here it finds the function of a decorator instead of `forward`"
             )
-            detail = "Decorate a method that forward calls, or do in forward what the decorator does"
+            detail = "Decorate a method that forward calls instead, or do the decorator's work in forward"
         run.add("FX190", self.root_class(), message, error=error, detail=detail)
 
     def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:

@@ -191,7 +191,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
             return Lift(obstacle=f"`{name}` may have no value")
     parameters, arguments, renamed = _parameters(source, function, flow, sometimes)
     if not parameters:
-        return Lift(obstacle="it reads no local value, so a wrapped function would run at once")
+        return Lift(obstacle="it reads no local value, so a wrapped function would run while tracing")
     name = source.fresh_name(wanted or name_of_block(source, block, results, function))
     without_self = _without_self(source, block, renamed, self_name(source, function))
     texts = [*(_moved_text(source, [each], []) for each in started), _moved_text(source, block, without_self)]
@@ -271,7 +271,7 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
             parameters.append(name)
             arguments.append(name)
     if not parameters:
-        return Lift(obstacle="it reads no local value, so a wrapped function would run at once")
+        return Lift(obstacle="it reads no local value, so a wrapped function would run while tracing")
     name = source.fresh_name(wanted)
     edits = _without_self(source, [node], renamed, self_name(source, function))
     shifted = Source(source.file, apply_edits(source.text, edits)) if edits else source

@@ -388,10 +388,10 @@ class Checker:
             same, error, reason = agree(old, new)
             verdict.max_error = max(verdict.max_error, error)
             if not same and old.name.startswith(NOT_FINITE) and math.isfinite(error):
-                verdict.side_effects.append(f"it computes something else where values are not finite: {reason}")
+                verdict.side_effects.append(f"it gives different results for non-finite values: {reason}")
             elif not same:
                 verdict.same_eager = False
-                verdict.note = f"the edited model computes something else ({old.name}): {reason}"
+                verdict.note = f"the edited model gives different results ({old.name}): {reason}"
                 return
             for effect in old.differing_effects(new):
                 if effect not in verdict.side_effects:
@@ -410,7 +410,7 @@ class Checker:
         """A layer that was made anew in each call, untrained, would be trained and saved with the model."""
         added = sorted(after.weights.keys() - before.weights.keys())
         if verdict.same_eager and added and fix.id not in REGISTERING:
-            verdict.side_effects.append(f"the model has parameters or buffers that it had not: {', '.join(added)}")
+            verdict.side_effects.append(f"the edited model has new parameters or buffers: {', '.join(added)}")
             verdict.note = "; ".join(verdict.side_effects)
 
     def _compare_branches(self, verdict: Verdict, fix: Fix) -> None:
@@ -435,13 +435,13 @@ class Checker:
         every, reason, effects = differing(*sides)
         if reason is not None:
             verdict.same_eager = False
-            verdict.note = f"the edited model computes something else where the branch is another: {reason}"
+            verdict.note = f"the edited model gives different results on another branch: {reason}"
         elif effects:
             verdict.side_effects = list(dict.fromkeys([*verdict.side_effects, *effects]))
             verdict.note = "; ".join(verdict.side_effects)
         elif not every:
             verdict.same_eager = None
-            verdict.note = "not compared with eager on all branches: none of the inputs tried comes to each of them"
+            verdict.note = "not compared with eager on all branches: no input that was tried reaches them"
 
     def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
         """Compare both texts on the other models of the file that use what the fix changes: as a parent, as a part, or
@@ -458,7 +458,7 @@ class Checker:
             reason = checker.differs(fix)
             if reason is not None:
                 verdict.same_eager = False
-                verdict.note = f"`{other.construct}`, which uses what is edited, {reason}"
+                verdict.note = f"`{other.construct}` uses the edited code: {reason}"
                 return
 
     def differs(self, fix: Fix) -> str | None:
@@ -537,7 +537,7 @@ class Checker:
             verdict.max_error = max(verdict.max_error, difference)
             if not same:
                 verdict.equal_to_eager = False
-                verdict.note = f"the traced module computes something else ({old.name}): {reason}"
+                verdict.note = f"the traced module gives different results ({old.name}): {reason}"
                 return
 
     def _trace(self, model: torch.nn.Module, fix: Fix) -> Any:

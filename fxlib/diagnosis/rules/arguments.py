@@ -33,7 +33,7 @@ add(
         "concrete_args names an argument that forward does not have",
         "`forward` has no such argument, so concrete_args ignores it",
         "warning",
-        """A misspelt name in `concrete_args` is silently ignored, and the argument that was meant stays traced.""",
+        """A misspelt name in `concrete_args` is silently ignored, and the intended argument stays traced.""",
         bad=HEAD
         + """
 
@@ -53,11 +53,11 @@ class Net(nn.Module):
     Rule(
         "FX220",
         "concrete-argument-renamed",
-        "Concrete argument renames its placeholder",
-        "A concrete argument has another name in the graph, so passing it by keyword fails",
+        "Concrete argument has another name in the graph",
+        "A concrete argument is renamed in the graph, so passing it by keyword fails",
         "info",
-        """A concrete argument stays in the signature of the traced module, but under a new name (`double`
-becomes `double_1`). Calls that pass it by keyword fail, and so does the assertion on a call with another value.""",
+        """A concrete argument stays in the signature of the traced module, but under a new name (`double` becomes
+`double_1`). Calls that pass it by keyword fail. Calls with another value fail an assertion.""",
         bad=_FLAG.format(mark="  # <- here"),
         good=HEAD
         + """
@@ -74,8 +74,8 @@ class Net(nn.Module):
         "Output loses its type",
         "The graph returns a plain dict here: {it}",
         "info",
-        """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` becomes a `dict`,
-and code that uses the methods of its class fails.""",
+        """The output of a graph is made of tuples, lists and plain dicts. An `OrderedDict` becomes a `dict`, and code
+that uses methods of the original class fails.""",
         bad="""\
 from collections import OrderedDict
 
@@ -137,12 +137,13 @@ class Net(nn.Module):
     Rule(
         "FX225",
         "device",
-        "Device of the trace is fixed in the graph",
-        "{it} reads a device while tracing, so the graph always uses that one",
+        "Device is fixed while tracing",
+        "{it} reads a device while tracing, so the graph always uses that device",
         "warning",
-        """The device of a buffer, or of a tensor that is not traced, is a plain value. The graph keeps the
-device of the trace, and `.to(device)` on the traced module does not change it. The device of a traced value
-(`x.device`) is recorded. A plain attribute that only the constructor sets is no finding: the model keeps it, too.""",
+        """The device of a buffer, or of a tensor that is not traced, is a plain value. The graph keeps the device of
+the trace, and `.to(device)` on the traced module does not change it. The device of a traced value (`x.device`) is
+recorded. A plain attribute that only the constructor sets is not reported, since the model itself does not change it
+either.""",
         fixes=("device-of-input",),
         bad=HEAD
         + """
@@ -168,12 +169,11 @@ class Net(nn.Module):
     Rule(
         "FX226",
         "shared-convolution",
-        "Convolution called more than once before batch normalisation",
-        "This convolution is shared, so folding batch normalisation into it changes its other calls: {it}",
+        "Convolution called more than once before batch normalization",
+        "This convolution is shared, so folding batch normalization into it changes its other calls: {it}",
         "info",
-        """One convolution is called several times, and a batch normalisation follows at least one of the calls.
-Folding the normalisation into the shared weight changes the other calls too. torch.fx's own `fuse` does so
-silently; that of fxlib refuses.""",
+        """One convolution is called several times, and batch normalization follows at least one of the calls. Folding
+it into the shared weight changes the other calls too. torch.fx's `fuse` does so silently; fxlib's `fuse` refuses.""",
         bad=HEAD
         + """
 
@@ -207,9 +207,8 @@ class Net(nn.Module):
         "Traced value used in another thread",
         "{it} runs in another thread, so its order in the graph is not fixed",
         "warning",
-        """A trace changes state of the whole process while it runs. Operations that another thread performs on
-traced values are recorded in the order in which the threads happen to run, and two traces at once silently
-corrupt each other.""",
+        """A trace patches functions of the whole process while it runs. Operations of another thread are recorded in
+the order in which the threads happen to run, and two traces at the same time silently corrupt each other.""",
         bad="""\
 from concurrent.futures import ThreadPoolExecutor
 
@@ -236,11 +235,11 @@ class Net(nn.Module):
     Rule(
         "FX229",
         "wrap-without-effect",
-        "torch.fx.wrap without effect",
-        "The function that {it} calls is wrapped in another module, so this call is traced into",
+        "torch.fx.wrap has no effect",
+        "{it} calls a function that is wrapped in another module, so this call is traced into",
         "warning",
-        """`torch.fx.wrap("name")` applies to the global name in the module that calls it. The function called
-here was wrapped in another module, so this call is traced into.""",
+        """`torch.fx.wrap("name")` applies to the global name in the module that calls it. The function called here was
+wrapped in another module, so tracing enters it instead of recording one call.""",
         fixes=("wrap",),
         example=Example(
             {"helpers.py": _WRAPPING_HELPER, "net.py": _CALLER.format(head="from torch import nn\n\n", wrap="")},

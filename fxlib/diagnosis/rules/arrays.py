@@ -107,13 +107,13 @@ dtype of `x`.""",
         "FX186",
         "real-tensor",
         "Function that accepts real tensors only",
-        "`{call}` accepts only a real tensor, and gets a traced value: {it}",
+        "`{call}` accepts only a real tensor, but gets a traced value: {it}",
         "error",
-        """Some functions of torch look into the tensor itself and cannot be recorded: `Variable(x)`,
-`pack_padded_sequence(x, lengths)`, `torch.nested.nested_tensor(xs)`; so does `parameter.data = x`, which belongs
-outside of forward. `Variable(x)` is `x` since PyTorch 0.4, so
-delete the call. Pack and unpack sequences in functions of your own that `torch.fx.wrap` records as one call each:
-recurrent layers take what is packed, but it has fields that may be None, which a graph does not know.""",
+        """Some torch functions need a real tensor and cannot be recorded: `Variable(x)`, `pack_padded_sequence(x,
+lengths)`, `torch.nested.nested_tensor(xs)`, and the assignment `parameter.data = x`, which belongs outside of forward.
+Since PyTorch 0.4 `Variable(x)` returns `x`, so delete the call. Pack and unpack sequences in functions of your own, and
+wrap these with `torch.fx.wrap`. A `PackedSequence` can be passed from there to a recurrent layer, but fields of it that
+may be None cannot be used in the graph.""",
         "TypeError: Variable data has to be a tensor, but got Proxy",
         ("drop-variable", "lift-packing", "lift-block", "leaf-module"),
         """\

@@ -39,8 +39,8 @@ inputs. Open the context around the call of the traced module, or convert with `
         "Activation checkpointing is lost",
         "{it} is not recorded as a checkpoint, so the graph keeps all activations",
         "warning",
-        """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f`
-and keeps all activations for the backward pass. The results are equal, the memory is not.""",
+        """`torch.utils.checkpoint.checkpoint(f, x)` runs `f` on the proxies; the graph holds the operations of `f` and
+keeps all activations for the backward pass. Results stay the same, but memory use grows.""",
         fixes=("lift-expression", "leaf-module"),
         bad=net(
             "        return checkpoint(torch.relu, x * 2, use_reentrant=False)  # <- here\n",
@@ -124,27 +124,27 @@ class Net(nn.Module):
         "Hook that is not part of the graph",
         "{it} is not part of the graph",
         "warning",
-        """torch.fx traces the forward of a module, not its call: hooks of the traced module itself do not run, nor does
-a `__call__` of its class, and what they change is missing in the graph. `torch.nn.utils.spectral_norm(self, ...)` is
-such a hook. A layer that becomes one node keeps its own hooks, but one that forward registers is registered once,
-while tracing. Hooks of a layer inside the traced module are kept, or are recorded with the layer.""",
+        """torch.fx traces `forward`, not the call of the module. Hooks of the traced module itself, and a `__call__` of
+its class, do not run, so their effect is missing from the graph. `torch.nn.utils.spectral_norm(self, ...)` is such a
+hook. Hooks of submodules are not lost: a leaf keeps them, and otherwise they are recorded. But a hook that forward
+registers is registered only once, while tracing.""",
         bad=net(
             "        return x * 2\n",
             init="self.register_forward_pre_hook(lambda module, args: (args[0] * 3,))  # <- here\n",
         ),
         good=net("        x = x * 3\n        return x * 2\n"),
-        advice="Do it in forward, or trace a module that holds this one as a layer",
+        advice="Do this in forward, or trace a parent module that contains this one",
     ),
     Rule(
         "FX235",
         "weights-once",
-        "Computed from weights only while tracing",
-        "{it} uses what was computed from parameters while tracing, so the graph keeps those numbers",
+        "Value computed from parameters only while tracing",
+        "{it} uses a value computed from parameters while tracing, which is a constant of the graph",
         "warning",
-        """torch.fx sees a parameter where forward reads it as an attribute of its module. What comes from
-`parameters()`, `named_parameters()`, `_parameters` or a variable that was bound before is no traced value: what is
-computed from it alone is computed once, and is a constant of the graph. Later weights change nothing, and no gradients
-reach them.""",
+        """torch.fx records a parameter only where forward reads it as an attribute of its module. A parameter from
+`parameters()`, `named_parameters()`, `_parameters` or an earlier variable is not a traced value: what is computed from
+such parameters alone is computed once, while tracing, and becomes a constant of the graph. Training does not change it,
+and no gradients reach the parameters.""",
         bad=net(
             "        decay = sum(p.square().sum() for p in self.parameters())\n"
             "        return self.layer(x) + decay  # <- here\n",
@@ -165,7 +165,7 @@ reach them.""",
         "error",
         """`copy.deepcopy(x)` of a traced value copies the trace with it. What is computed from the copy is recorded in
 that other graph, and the generated code uses a name that is never assigned: torch.fx traces without an error, and the
-traced module raises NameError. A traced value that was kept from an earlier trace does the same. `x.clone()` is
+traced module raises NameError. A traced value kept from an earlier trace causes the same error. `x.clone()` is
 recorded.""",
         bad=net(
             "        y = copy.deepcopy(x)  # <- here\n        return y * 2\n",

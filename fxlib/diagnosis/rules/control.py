@@ -85,9 +85,9 @@ class Net(nn.Module):
         "Control flow on an argument that is not a tensor",
         "This {form} needs the value of an argument, which is a traced value: {it}",
         "error",
-        """Every argument of forward becomes a placeholder of the graph, even a flag such as `flag: bool =
-True`, so it cannot decide a branch. Give its value for the trace, `concrete_args={"flag": True}`, or make it an
-attribute of the module.""",
+        """Every argument of forward becomes a placeholder of the graph, even a flag such as `flag: bool = True`, so it
+cannot decide a branch. Fix its value for the trace with `concrete_args={"flag": True}`, or make it an attribute of the
+module.""",
         _TORCH,
         ("concrete-argument",),
         """\

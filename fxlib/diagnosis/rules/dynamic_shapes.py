@@ -15,10 +15,10 @@ add(
         "A size becomes a constant of the exported program",
         "{it} makes a size a constant of the program",
         "warning",
-        """`int()`, `range`, a loop over a dimension, formatting: Python needs a number there, so the program is
-exported for the number that the example has, whatever `dynamic_shapes` says. torch reports it only when the dimension
-is declared dynamic, as a violated constraint, and does not name the line. Use the size as it is (`x.shape[0]`), or a
-tensor operation in place of the loop. `torch.onnx.export` exports in the same way.""",
+        """`int()`, `range`, a loop over a dimension and string formatting need a Python number. The program is then
+exported for the size of the example, whatever `dynamic_shapes` says. torch reports this only when the dimension is
+declared dynamic, as a violated constraint, and does not name the line. Use the size as it is (`x.shape[0]`), or replace
+the loop with a tensor operation. `torch.onnx.export` exports in the same way.""",
         fixes=("floor-div",),
         torch_text="",
         bad=net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),
@@ -29,19 +29,19 @@ tensor operation in place of the loop. `torch.onnx.export` exports in the same w
     Rule(
         "FX702",
         "example-of-one",
-        "The example has a batch of 1, which torch.export takes for a constant",
-        "The example has a batch of 1, which torch.export takes for a constant",
+        "The example has a batch of 1, which torch.export treats as a constant",
+        "The example has a batch of 1, which torch.export treats as a constant",
         "info",
-        """torch.export takes the sizes 0 and 1 of the example for constants, since broadcasting depends on them. With
-`Dim("batch")` for such a dimension the export raises (*your code specialized it to be a constant (1)*), with `Dim.AUTO`
-the program refuses every other size (*Guard failed: input.size()[0] == 1*). Without `dynamic_shapes` nothing changes:
-the program is for the size of the example, whichever that is. `torch.onnx.export` exports in the same way.
+        """torch.export treats sizes 0 and 1 of the example as constants, since broadcasting depends on them. With
+`Dim("batch")` for such a dimension the export raises (*your code specialized it to be a constant (1)*). With `Dim.AUTO`
+the program refuses every other size (*Guard failed: input.size()[0] == 1*). Without `dynamic_shapes` the program is
+valid only for the size of the example in any case. `torch.onnx.export` exports in the same way.
 
-The finding is at the 1 in the comment or the call that gives the example, where that is in the file, otherwise at the
-parameter of forward. Its fix writes a 2 there, in the configuration that has the example, or in a comment above the
-class; it is offered once torch.export took the dimension as dynamic with it. The finding comes up only where the model
-itself takes other sizes. An example that FX Lens found by itself has none: it takes a larger one when it asks which
-sizes vary.""",
+The finding marks the 1 in the comment or call that gives the example, if that is in the same file, and otherwise the
+parameter of forward. Its fix writes a 2 there, or into the configuration that has the example, or into a new comment
+above the class. It is offered only after torch.export has accepted the dimension as dynamic with the new example. The
+finding is reported only if the model itself accepts other sizes, and only for an example that you gave. Where FX Lens
+assumed the example, it uses a larger batch to find the sizes that can vary.""",
         example=Example(
             {"net.py": _ONE.format(batch=1)},
             {"net.py": _ONE.format(batch=2)},
@@ -52,8 +52,8 @@ sizes vary.""",
     Rule(
         "FX703",
         "table-of-one-size",
-        "A table of one size keeps a dimension from varying",
-        "{it} has one size along a dimension, so the model takes no other",
+        "A tensor of fixed size keeps a dimension from varying",
+        "{it} has a fixed size along a dimension, so the model accepts no other",
         "info",
         """The operand has a fixed size along this dimension, such as positional embeddings for one length, and nothing
 else in the model needs that size. Slice the table to `x.shape[1]`, or interpolate it.""",

@@ -19,10 +19,10 @@ add(
         "Iteration over a traced value",
         "{it} cannot be iterated: a traced value has no known number of items",
         "error",
-        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need the number of items, which a
-traced value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because Python
-asks for exactly that many items. Index them, use the batched form of the operation, or put the loop into a
-wrapped function.""",
+        """`for`, comprehensions, `list()`, `tuple()`, `zip` and `enumerate` need the number of items, which a traced
+value does not have. Only an assignment to a fixed number of names (`b, c = x.shape`) works, because Python asks for
+exactly that many items. Index the value, use the batched form of the operation, or put the loop into a wrapped
+function.""",
         _ITER,
         (
             "star-concat",
@@ -97,8 +97,8 @@ class Net(nn.Module):
         "Traced value spread into arguments with *",
         "{it} cannot be spread into arguments: a traced value has no known number of items",
         "error",
-        """`f(*value)` iterates over the value to build the arguments. Many torch functions take the sequence
-itself: `x.view(x.shape[:2] + (-1,))` records an addition of tuples.""",
+        """`f(*value)` iterates over the value to build the arguments. Many torch functions accept the sequence itself:
+`x.view(x.shape[:2] + (-1,))` can be recorded.""",
         _ITER,
         ("view-concat", "name-arguments", "index-star", "wrap"),
         """\
@@ -175,8 +175,8 @@ class Net(nn.Module):
         "Built-in sum, max, min, any or all over a traced value",
         "The built-in `{call}()` iterates over a traced value: {it}",
         "error",
-        """The built-in functions iterate over their argument. `x.sum()`, `x.numel()` and `torch.amax` are
-recorded. For a shape calculate with its dimensions by name, or wrap the built-in.""",
+        """The built-in functions iterate over their argument. `x.sum()`, `x.numel()` and `torch.amax` are recorded. For
+a shape, name its dimensions and calculate with them, or wrap the built-in.""",
         _ITER,
         ("wrap",),
         """\
@@ -205,9 +205,9 @@ class Net(nn.Module):
         "len() of a traced value",
         "{it} must be a Python int, but a traced value has no known length",
         "error",
-        """`len` must return a Python int, so it cannot be recorded by itself. For a tensor `x.shape[0]` is the
-same number and is recorded. `torch.fx.wrap("len")` records the call, but its result is a traced value too:
-`range` or `if` then fail in its place.""",
+        """`len` must return a Python int, so the call cannot be recorded. For a tensor, `x.shape[0]` is the same number
+and is recorded. `torch.fx.wrap("len")` records the call, but the result is a traced value, so a `range` or `if` that
+uses it fails instead.""",
         _LEN,
         ("len-to-shape", "wrap"),
         """\

@@ -32,13 +32,13 @@ def _example(*lines: str) -> str:
 _ROWS = (
     ("FX401", "no-converter", "No converter for this operator",
      "The operator, or this form of its arguments, has no converter to ONNX, so the node stays in PyTorch and splits "
-     "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function that the "
-     "project wrapped has none: only its name is in the graph."
+     "the model into parts. [operators.md](../operators.md) lists the operators that have one. A function "
+     "that the project wraps has none, because the graph holds only its name."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = torch.logcumsumexp(x, 1)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX402", "data-dependent-shape", "The shape depends on tensor values, or is not known",
      "An engine allocates its memory before it runs, so the size of every result must follow from the sizes of the "
-     "inputs. Here it follows from their values, or is known only after the node has run."
+     "inputs. Here it depends on their values, or is known only after the node has run."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = x[x > 0]  # <- here", "return x.sum() + 1")),
     ("FX403", "visible-write", "Writes in place to a tensor that is used elsewhere",
      "The node writes to a tensor that is used elsewhere: an input of the model, a parameter or buffer, or a tensor "
@@ -51,7 +51,7 @@ _ROWS = (
      + _example("x = torch.logcumsumexp(x, 1)", "x = x + 1  # <- here", "return torch.logcumsumexp(x, 1)")),
     ("FX405", "training-mode", "Behaves as in training mode",
      "Dropout, and batch normalization with the batch's own statistics, belong to training; engines run "
-     "inference. A model is checked and lowered in evaluation mode, so this layer ignores the mode, such as "
+     "inference. A model is checked and lowered in evaluation mode, so this operation ignores the mode: for example "
      "`F.dropout(x)` without `training=self.training`, or batch norm without running statistics."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = nn.functional.dropout(x, 0.5)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
@@ -61,8 +61,8 @@ _ROWS = (
      + _example("x = torch.relu(self.linear(x)) + 1", "x = x + torch.rand_like(x)  # <- here",
                 "return torch.relu(x).sum(1) * 2")),
     ("FX499", "not-convertible", "Cannot be converted",
-     "Another reason keeps the node in PyTorch, such as an element type that ONNX does not have. The message says "
-     "which."
+     "The node stays in PyTorch for another reason, such as an element type that ONNX does not have. The message "
+     "gives the reason."
      + _example("x = torch.relu(self.linear(x)) + 1", "x = x.to(torch.complex64)  # <- here",
                 "return torch.relu(x.real).sum(1) * 2")),
 )  # fmt: skip

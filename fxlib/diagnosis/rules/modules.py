@@ -266,11 +266,11 @@ class Net(nn.Module):
         "FX187",
         "static-forward",
         "forward is a static or a class method",
-        "torch.fx passes the module to `forward` as its first argument, and a static or class method does not take it",
+        "torch.fx passes the module to `forward` as its first argument, which a static or class method does not accept",
         "error",
-        """The trace calls `forward` of the class with the module and a proxy for each further argument. A static
-method takes the module for its first input, so the first operation fails; a class method is refused. Inside another
-module such a layer is called like any other: there it traces as a leaf, and otherwise as written.""",
+        """The trace calls the `forward` of the class with the module and one proxy per further argument. A static
+method receives the module in place of its first input, so the first operation fails; a class method is refused. Only
+the root has this problem: as a submodule such a module is called like any other.""",
         "must be Tensor, not Net",
         ("instance-forward",),
         """\
@@ -297,15 +297,14 @@ class Net(nn.Module):
     Rule(
         "FX188",
         "distribution",
-        "Distribution of a traced value",
-        "`{call}` looks at its arguments in Python, which a traced value does not allow: {it}",
+        "Distribution constructed with a traced value",
+        "`{call}` needs the sizes or values of its arguments, which a traced value does not have: {it}",
         "error",
-        """A class of `torch.distributions` asks its arguments for their sizes and values in `__init__`. Construct it in
-a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob` and the other
-methods of what it returns are recorded. Or return the parameters of the distribution from `forward`, and
-construct it where the model is called: such a graph exports, too. Some distributions trace as they are with
-`validate_args=False`, or in a process in which `torch.compile` has been used, which switches the validation
-off.""",
+        """The classes of `torch.distributions` read the sizes and values of their arguments in `__init__`. Construct
+the distribution in a function wrapped with `torch.fx.wrap`: the graph then calls the function, and `sample`, `log_prob`
+and the other methods of its result are recorded. Or return the parameters of the distribution from `forward`, and
+construct it in the code that calls the model: such a graph can also be exported. Some distributions can be traced with
+`validate_args=False`, or after `torch.compile` has been used in the process, because it turns the validation off.""",
         "TraceError: symbolically traced variables cannot be used as inputs to control flow",
         ("wrap-distribution", "leaf-module"),
         """\
@@ -378,9 +377,9 @@ class Net(nn.Sequential):
         "Your own check fails while tracing",
         "Your own check fails, since it sees a Proxy while tracing: {error}",
         "error",
-        """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing the argument
-is a `Proxy`, so the check gives another result than in a normal run. Check with `torch._assert`, check outside
-of forward, or accept proxies.""",
+        """The code checks its argument (`isinstance`, `type`, a range) and raises. While tracing, the argument is a
+`Proxy`, so the check gives a different result than in a normal run. Check with `torch._assert`, check outside of
+forward, or accept proxies.""",
         "the exception that the guard raises",
         ("drop-type-test", "torch-assert", "lift-block"),
         HEAD

@@ -16,12 +16,12 @@ __all__ = ["index", "page", "table", "write"]
 
 _GROUPS = {
     "FX1": ("Loud", "torch.fx raises. The model cannot be captured until these are fixed."),
-    "FX2": ("Silent", "torch.fx succeeds, but the graph computes something else than the model, or may do so."),
+    "FX2": ("Silent", "torch.fx succeeds, but the graph gives, or may give, different results than the model."),
     "FX3": ("Set-up", "The model could not be imported, constructed, or traced at all."),
-    "FX4": ("Lowering", "The graph is fine, and a part of it cannot be lowered to an engine."),
-    "FX5": ("torch.export", "torch.export refuses the model, or exports a program that does something else."),
-    "FX6": ("torch.compile", "The graph breaks, or torch.compile compiles again."),
-    "FX7": ("Dynamic shapes", "The exported program holds for one size, although the model takes others."),
+    "FX4": ("Lowering", "The graph is fine, but a part of it cannot be lowered to an engine."),
+    "FX5": ("torch.export", "torch.export refuses the model, or exports a program that behaves differently."),
+    "FX6": ("torch.compile", "The graph breaks, or torch.compile recompiles."),
+    "FX7": ("Dynamic shapes", "The exported program is valid for one size only, although the model accepts others."),
 }
 _WHO = {"FX5": "torch.export", "FX6": "torch.compile", "FX7": "torch.export"}
 _CHOICES = {
@@ -42,7 +42,7 @@ def page(rule: Rule) -> str:
         parts.append(f"## What {who} says")
         parts.append(f"```text\n{rule.torch_text.strip()}\n```")
     if rule.bad:
-        silent = "## Traces into something else" if rule.code < "FX3" else "## Example"
+        silent = "## Silently wrong" if rule.code < "FX3" else "## Example"
         parts.append("## Fails" if rule.loud or (rule.code > "FX5" and rule.severity == "error") else silent)
         parts.append(f"```python\n{rule.bad.strip()}\n```")
         inputs = rule.inputs.strip()
@@ -52,7 +52,7 @@ def page(rule: Rule) -> str:
     if rule.example is not None:
         example = rule.example
         heading = "## Example" if rule.code > "FX5" else "## Fails"
-        parts += ["## Traces into something else" if rule.code < "FX3" else heading, *_files(example.bad)]
+        parts += ["## Silently wrong" if rule.code < "FX3" else heading, *_files(example.bad)]
         parts += [example.how] if example.how else []
         parts += ["## Works", *_files(example.good)]
     if rule.good:
@@ -100,7 +100,7 @@ def _silence(rule: Rule) -> str:
     return (
         f"On one line: `# fxlens: ignore[{rule.code}]`. In a project, in `pyproject.toml`:\n\n"
         f'```toml\n[tool.fxlens]\nignore = ["{rule.code}"]\n\n[tool.fxlens.severity]\n{rule.code} = "info"\n```\n\n'
-        f"The first hides the finding, the second gives it another severity. Neither changes what {_who(rule)} does."
+        f"`ignore` hides the finding, `severity` changes how it is shown. Neither changes what {_who(rule)} does."
     )
 
 
@@ -108,13 +108,13 @@ def index() -> str:
     """The list of all rules, by group."""
     parts = [
         "# Rules",
-        "A code keeps its meaning once it is released. Every page has an example that fails and one that works.",
+        "A released code never changes its meaning. Every page has an example that fails and one that works.",
     ]
     parts.append(
         "Some expressions give another result for a traced value than for a real one: `mask is None`, `isinstance`, an "
-        "exception that a handler catches. The trace then takes another branch than a normal run, and never sees the "
-        "code that a normal run executes. FX Lens follows that code as well. What it finds there is reported as *After "
-        "... is fixed*, and as a warning at most, since torch.fx does not fail on the code as it is."
+        "exception that a handler catches. The trace then takes another branch than a normal run, and never reaches "
+        "the code that a normal run executes. FX Lens analyses that code as well. What it finds there is reported as "
+        "*After ... is fixed*, and as a warning at most, since torch.fx does not fail on the code as it is."
     )
     for prefix, (kind, text) in _GROUPS.items():
         rules = [RULES[code] for code in sorted(RULES) if code.startswith(prefix)]

@@ -34,8 +34,8 @@ add(
         "The file cannot be imported",
         "The file cannot be imported: {error}",
         "error",
-        """Importing the file raises. The finding is on the statement that raises, and is a warning where the
-classes of the file could be traced without it.""",
+        """Importing the file raises. The finding is on the statement that raises. It is only a warning if the classes
+of the file could be traced without that statement.""",
         example=_one(_HEAD + 'WIDTH = int("wide")\n\n\n' + _NET, _HEAD + "WIDTH = 8\n\n\n" + _NET),
     ),
     Rule(
@@ -44,8 +44,9 @@ classes of the file could be traced without it.""",
         "The module cannot be constructed",
         "The module cannot be constructed: {error}",
         "hint",
-        "Nothing in the workspace says how to construct the module, and no assumed arguments work, or those that you "
-        "wrote raise. Say how in a comment on the class: `# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
+        "FX Lens does not know how to construct the module: the workspace has no call to learn from, and the "
+        "arguments that it tried fail. Or the arguments that you gave raise. Write a comment above the class: "
+        "`# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
         example=_one(_HEAD + _READING, _HEAD + "# fxlens: Net(__file__[:-3]) <- torch.randn(1, 8)\n" + _READING),
     ),
     Rule(
@@ -54,7 +55,7 @@ classes of the file could be traced without it.""",
         "The example inputs do not fit",
         "The example inputs do not fit {it}: {error}",
         "hint",
-        "forward fails on the example inputs, or there are none. Say in a comment on the class what to call it with: "
+        "forward fails on the example inputs, or there are none. Give inputs in a comment above the class: "
         "`# fxlens: Net(10, 20) <- torch.randn(1, 10)`.",
         example=_one(
             _HEAD + "# fxlens: Net() <- torch.randn(1, 3), torch.randn(1, 3)\n" + _NET,
@@ -108,7 +109,7 @@ classes of the file could be traced without it.""",
         "The trace ran out of memory",
         "The trace ran out of memory",
         "error",
-        "The process that traced the file used more memory than it may.",
+        "The process that traced the file exceeded its memory limit.",
         example=_one(_HEAD + _TABLE.format(size="1 << 60"), _HEAD + _TABLE.format(size="1 << 10")),
     ),
     Rule(
@@ -126,7 +127,7 @@ classes of the file could be traced without it.""",
         "torch is missing, broken or too old",
         "Nothing can be traced: {error}",
         "error",
-        "The interpreter that was chosen cannot import torch 2.13 or newer. Choose another interpreter.",
+        "The selected interpreter cannot import torch 2.13 or newer. Select another interpreter.",
         example=_one(
             _HEAD + _NET,
             _HEAD + _NET,
@@ -148,12 +149,12 @@ classes of the file could be traced without it.""",
     Rule(
         "FX311",
         "replaced",
-        "Something that is imported was replaced",
-        "Placeholders stand for {it}, which cannot be imported.",
+        "A placeholder replaces an import",
+        "Placeholders replace {it}, which cannot be imported.",
         "info",
-        "A module that the file imports is not installed, or the `__init__` of its package or a statement of another "
-        "file raises. The classes are judged without it; one that really uses it cannot be. Imports in `try` fail as "
-        "they do in Python. It is a warning if the other file itself is faulty.",
+        "A module that the file imports is not installed, or the `__init__` of its package or a statement in another "
+        "file raises. The classes are traced without it, except those that really use it. Imports in `try` fail as "
+        "they do in Python. The finding is a warning if the fault is in another file of the project.",
         example=_one("import torch_that_is_not_there\n" + _HEAD + _NET, _HEAD + _NET),
     ),
     Rule(
@@ -163,7 +164,7 @@ classes of the file could be traced without it.""",
         "The project's tracer cannot be used: {error}",
         "error",
         "`tracer` of `[tool.fxlens]` names a class that cannot be imported, cannot be constructed with "
-        "`tracer-arguments`, or is no tracer. The classes are judged by torch.fx's own tracer instead.",
+        "`tracer-arguments`, or is no tracer. The classes are traced with torch.fx's default tracer instead.",
         example=Example(
             {"net.py": _HEAD + _NET, "fxlens.toml": _TRACER},
             {"net.py": _HEAD + _NET, "fxlens.toml": _TRACER, "tracing.py": _TRACING},

@@ -14,8 +14,9 @@ add(
 not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
 updated outside of the traced part.
 
-Globals, closures, attributes of classes and of plain objects, and `os.environ` are reported where a second trace,
-from what the first one has left there, gives another graph: a cache that is filled once is not.""",
+Globals, closures, attributes of classes and of plain objects, and `os.environ` are reported only if a second trace,
+which starts from the state that the first one left, gives another graph. A cache that is filled once is therefore not
+reported.""",
         fixes=("leaf-module",),
         bad=HEAD
         + """
@@ -134,10 +135,10 @@ class Net(nn.Module):
         "FX222",
         "constant-mutated",
         "Constant tensor changed in place",
-        "{it} changes a constant of the graph, so the change stays for the next call",
+        "{it} changes a constant of the graph, so the change persists into later calls",
         "warning",
-        """A tensor that forward makes from plain numbers is created once, and becomes a constant of the graph.
-An in-place change stays for every later call, where eager has a new tensor each time.""",
+        """A tensor that forward makes from plain numbers is created once, and becomes a constant of the graph. An
+in-place change persists into every later call, whereas eager creates a new tensor each time.""",
         fixes=("new-zeros",),
         bad=HEAD
         + """
@@ -223,17 +224,18 @@ class Net(nn.Module):
     Rule(
         "FX236",
         "runs-differently",
-        "The graph computes something else than the model",
-        "{it} gives something else in the graph than in eager",
+        "The graph gives different results than the model",
+        "{it} gives a different result in the graph than in eager",
         "warning",
-        """The model and its graph were run side by side, on two calls that follow each other, and they part here. No
-other rule says why: something that forward reads is no traced value, and the graph keeps what it was while tracing.
+        """The model and its graph were run side by side, for two calls in a row, and this is the first difference. No
+other rule explains it: forward reads something that is not a traced value, and the graph keeps the value from the
+trace.
 
-After a trace, `fxlens check` and the editor run both on copies: on the example, and then, with other weights, on
-another draw of it, with the same seeds. Results, changes of the inputs and buffers are compared. Models are left out
-whose code only calls layers and functions of torch, and nothing is said of one that gives something else each time,
-raises, takes long or is large. Where another finding of this group explains the difference, it has a note that says
-what was seen. `fxlib.compare` does the same in a program; `fxlens check --quick` does not.""",
+After a trace, `fxlens check` and the editor run copies of both with the same seeds: first on the example, then with
+other weights on other random inputs. Results, changes to the inputs, and buffers are compared. Models whose code only
+calls layers and functions of torch are not run. Nothing is reported for a model that is not deterministic, raises, is
+slow or is large. If another finding of this group explains the difference, it gets a note with what was seen.
+`fxlib.compare` does the same in a program; `fxlens check --quick` leaves it out.""",
         bad=HEAD
         + """
 
@@ -259,6 +261,6 @@ class Net(nn.Module):
         return y * x.var(0).mean()
 """,
         seen="compare",
-        advice="Give what it depends on as an input or a buffer",
+        advice="Pass the value it depends on as an input, or keep it in a buffer",
     ),
 )

@@ -10,12 +10,12 @@ add(
     Rule(
         "FX601",
         "compile-branch",
-        "The graph breaks: a tensor's value decides which way forward goes",
-        "{it} decides by a tensor's value, so the graph breaks here",
+        "Graph break: data-dependent branch",
+        "{it} branches on a tensor's value, so the graph breaks here",
         "warning",
-        """Dynamo captures the way that forward goes without running it, so it does not know which side of the
-branch comes next. It ends the graph before the branch, runs the branch in Python, and starts another graph after it.
-`torch.where` computes both sides and picks by element; `torch.cond` keeps the branch in the graph.""",
+        """Dynamo captures forward without tensor values, so it does not know which branch is taken. It ends the graph
+before the branch, runs the branch in Python, and starts another graph after it. `torch.where` computes both sides and
+chooses per element; `torch.cond` keeps the branch in the graph.""",
         fixes=(
             "if-to-where",
             "raise-to-assert",
@@ -42,11 +42,11 @@ branch comes next. It ends the graph before the branch, runs the branch in Pytho
     Rule(
         "FX602",
         "compile-number",
-        "The graph breaks: a number is read out of a tensor",
-        "{it} reads a number out of a tensor, so the graph breaks here",
+        "Graph break: a number is read from a tensor",
+        "{it} reads a number from a tensor, so the graph breaks here",
         "warning",
-        """`.item()`, `.tolist()`, `int()` and `float()` give Python a value that does not exist while the graph is
-captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullgraph=True)` and
+        """`.item()`, `.tolist()`, `int()` and `float()` need a value that does not exist while the graph is captured,
+so the graph ends there. Keep the value as a tensor. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_scalar_outputs = True` keep `.item()` in the graph instead.""",
         fixes=(
             "keep-tensor",
@@ -68,11 +68,11 @@ captured. The graph ends there. Keep the value as a tensor. `torch.compile(fullg
     Rule(
         "FX603",
         "compile-value-shape",
-        "The graph breaks: the size of a result depends on values",
-        "The size of {it} depends on values, so the graph breaks here",
+        "Graph break: data-dependent size of a result",
+        "The size of {it} depends on tensor values, so the graph breaks here",
         "warning",
-        """How many elements `nonzero`, a boolean index, `unique` or `bincount` give is known only when they run, so
-the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
+        """The number of elements that `nonzero`, a boolean index, `unique` or `bincount` return is known only when they
+run, so the graph ends there. A mask or `torch.where` keeps the size. `torch.compile(fullgraph=True)` and
 `torch._dynamo.config.capture_dynamic_output_shape_ops = True` keep the operator in the graph.""",
         fixes=("mask-to-where", "dynamo-setting", "exclude-from-compile"),
         torch_text="output shape depends on input Tensor data.",
@@ -83,13 +83,12 @@ the graph ends there. A mask keeps the size. `torch.compile(fullgraph=True)` and
     Rule(
         "FX604",
         "compile-print",
-        "The graph breaks: forward prints, logs or warns",
+        "Graph break: forward prints, logs or warns",
         "{it} prints or logs, so the graph breaks here",
         "warning",
-        """What is printed has to appear in the order of the program, so Dynamo ends the graph before the call and
-starts another one after it. Move the call out of forward, or run it only with
-`if not torch.compiler.is_compiling():`. `torch._dynamo.config.reorderable_logging_functions` lets Dynamo move such
-calls to the end of the graph.""",
+        """Output has to appear in program order, so Dynamo ends the graph before the call and starts another one after
+it. Move the call out of forward, or run it only with `if not torch.compiler.is_compiling():`.
+`torch._dynamo.config.reorderable_logging_functions` lets Dynamo move such calls to the end of the graph.""",
         fixes=("only-in-python",),
         torch_text="you can try adding it to `torch._dynamo.config.reorderable_logging_functions`.",
         bad=net('x = x + 1\nprint("shape", x.shape)  # <- here\nreturn x * 2'),
@@ -99,12 +98,12 @@ calls to the end of the graph.""",
     Rule(
         "FX605",
         "compile-skipped-call",
-        "The graph breaks: a function that Dynamo cannot look into",
-        "Dynamo cannot look into {it}, so the graph breaks here",
+        "Graph break: a function that Dynamo cannot trace into",
+        "Dynamo cannot trace into {it}, so the graph breaks here",
         "warning",
-        """The function is written in C, is part of the standard library, or is on the list of those that Dynamo
-leaves alone (clocks, files, random numbers of Python, `eval`). The graph ends before the call. Call it outside of
-forward and pass the result in, or make it a custom operator with `torch.library.custom_op`.""",
+        """The function is written in C, is part of the standard library, or is one that Dynamo does not trace (clocks,
+files, Python's random numbers, `eval`). The graph ends before the call. Call it outside of forward and pass the result
+in, or make it a custom operator with `torch.library.custom_op`.""",
         fixes=("only-in-python", "randn-like", "identity-to-is", "sorted-to-sort", "exclude-from-compile"),
         torch_text="Dynamo does not know how to trace the builtin",
         bad=net("start = time.time()  # <- here\nreturn x * 2, start", f"import time\n\n{HEAD}"),
@@ -114,11 +113,11 @@ forward and pass the result in, or make it a custom operator with `torch.library
     Rule(
         "FX606",
         "compile-excluded",
-        "The graph breaks: the function is excluded from compilation",
+        "Graph break: the function is excluded from compilation",
         "{it} is excluded from compilation, so the graph breaks here",
         "info",
-        """`torch.compiler.disable` and `torch._dynamo.graph_break()` ask for exactly this: the function runs in
-Python, between two graphs. Take the decorator away when it is no longer needed.""",
+        """`torch.compiler.disable` and `torch._dynamo.graph_break()` ask for exactly this: the function runs in Python,
+between two graphs. Remove them when they are no longer needed.""",
         torch_text="since it was wrapped with `torch.compiler.disable`",
         bad=net(
             "return excluded(x * 2) * 3  # <- here",
@@ -129,10 +128,10 @@ Python, between two graphs. Take the decorator away when it is no longer needed.
     Rule(
         "FX607",
         "compile-recurrent",
-        "The graph breaks: nn.RNN, nn.LSTM and nn.GRU run without a graph",
-        "Dynamo leaves recurrent layers such as {it} alone, so the graph breaks here",
+        "Graph break: nn.RNN, nn.LSTM and nn.GRU are not captured",
+        "Dynamo does not capture recurrent layers such as {it}, so the graph breaks here",
         "warning",
-        """Dynamo leaves recurrent layers alone, and the whole function that calls one runs without a graph. Set
+        """Dynamo does not capture recurrent layers, and the whole function that calls one runs without a graph. Set
 `torch._dynamo.config.allow_rnn = True`, which is experimental, or keep the layer in a function of its own so that the
 rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the cell for each step.""",
         fixes=("dynamo-setting", "exclude-from-compile"),
@@ -147,12 +146,12 @@ rest is compiled. A loop over `nn.LSTMCell` is captured, with one copy of the ce
     Rule(
         "FX608",
         "compile-context",
-        "The graph breaks: a context manager that Dynamo does not know",
+        "Graph break: a context manager that Dynamo does not support",
         "Dynamo cannot enter {it}, so the graph breaks here",
         "warning",
-        """Dynamo enters the context managers of torch and simple ones of its own accord. It does not enter others,
-such as open files, and does not end a graph inside of them: the function runs without a graph. Open the context
-around the call of the model.""",
+        """Dynamo supports the context managers of torch and simple ones of your own. It cannot enter others, such as
+locks and open files, and cannot break the graph inside of one, so the whole function runs without a graph. Open the
+context around the call of the model.""",
         fixes=("only-in-python",),
         torch_text="Dynamo does not know how to enter a",
         bad=net(
@@ -165,11 +164,11 @@ around the call of the model.""",
     Rule(
         "FX609",
         "compile-gradient",
-        "The graph breaks: gradients are asked for inside forward",
-        "{it} needs autograd inside of forward, so the graph breaks here",
+        "Graph break: gradients are computed inside forward",
+        "{it} uses autograd inside forward, so the graph breaks here",
         "warning",
-        """`torch.autograd.grad`, `backward()` and `requires_grad_()` inside of forward belong to autograd's own
-graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.func.vjp` are captured.""",
+        """`torch.autograd.grad`, `backward()` and `requires_grad_()` inside forward use autograd's own graph, which
+Dynamo does not capture by default. `torch.func.grad` and `torch.func.vjp` are captured.""",
         fixes=("func-grad", "dynamo-setting", "exclude-from-compile"),
         torch_text="torch._dynamo.config.trace_autograd_ops",
         bad=net("energy = (x**2).sum()\nreturn torch.autograd.grad(energy, x)[0]  # <- here"),
@@ -180,12 +179,12 @@ graph, which Dynamo does not capture by default. `torch.func.grad` and `torch.fu
     Rule(
         "FX610",
         "compile-python",
-        "The graph breaks: Python that Dynamo does not capture",
+        "Graph break: Python code that Dynamo does not capture",
         "Dynamo does not capture {it}, so the graph breaks here",
         "warning",
-        """A class defined inside of forward, a parameter made there, `copy.deepcopy` of a module, sorting by values:
-Dynamo follows most of Python, and not this. The message has its own explanation. Do it once, in `__init__` or outside
-of the model.""",
+        """Dynamo captures most of Python, but not a class defined or a parameter created inside forward,
+`copy.deepcopy` of a module, or sorting by values. The message quotes Dynamo's explanation. Do this once, in `__init__`
+or outside of the model.""",
         fixes=(
             "without-copy",
             "hoist-definition",
@@ -202,11 +201,11 @@ of the model.""",
     Rule(
         "FX611",
         "compile-exception",
-        "The graph breaks: an exception is raised while the graph is captured",
+        "Graph break: an exception during capture",
         "{it} raises while Dynamo captures it, so the graph breaks here",
         "warning",
-        """The expression raises under Dynamo, because the value is a symbol there and not a number, or because a
-handler would have to run. The function runs without a graph.""",
+        """The expression raises under Dynamo, because the value is a symbol there instead of a number, or because an
+exception handler would have to run. The function runs without a graph.""",
         fixes=("only-in-python",),
         torch_text="Your code may result in an error when running in eager.",
         bad=net('name = f"{x.mean():.3f}"\nreturn x + len(name)  # <- here'),
@@ -215,11 +214,11 @@ handler would have to run. The function runs without a graph.""",
     Rule(
         "FX612",
         "compile-storage",
-        "The graph breaks: the storage of a tensor, or a sparse one",
-        "{it} needs the storage of a tensor or a sparse one, so the graph breaks here",
+        "Graph break: storage of a tensor, or a sparse tensor",
+        "{it} uses the storage of a tensor or a sparse tensor, so the graph breaks here",
         "warning",
         """Data pointers, `set_`, `resize_` and sparse tensors have no counterpart in a graph of dense operators. Keep
-such code outside of what is compiled.""",
+such code outside of the compiled function.""",
         fixes=("identity-to-is", "exclude-from-compile"),
         torch_text="Dynamo can only trace data pointer comparisons",
         bad=net("y = x[:]\nreturn x * 2 if x.data_ptr() == y.data_ptr() else y  # <- here"),
@@ -228,26 +227,27 @@ such code outside of what is compiled.""",
     Rule(
         "FX613",
         "compile-scripted",
-        "The graph breaks: a scripted module runs outside of Python",
-        "{it} runs in TorchScript, where Dynamo cannot look, so the graph breaks here",
+        "Graph break: a scripted module",
+        "{it} runs in TorchScript, which Dynamo cannot trace into, so the graph breaks here",
         "warning",
-        """A module of `torch.jit.script` or `torch.jit.freeze` runs in the interpreter of TorchScript, where Dynamo
-cannot look. Use the module that was scripted.""",
+        """A module from `torch.jit.script` or `torch.jit.freeze` runs in the TorchScript interpreter, which Dynamo
+cannot trace into. Use the original module, without scripting.""",
         fixes=("without-script", "exclude-from-compile"),
         torch_text="Dynamo does not support tracing into torch.jit.script or torch.jit.freeze modules",
         bad=net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
         good=net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
-        advice="Use the module that was scripted.",
+        advice="Use the original module, without scripting.",
     ),
     Rule(
         "FX614",
         "compile-fullgraph",
-        "torch.compile raises with fullgraph=True only",
+        "torch.compile raises only with fullgraph=True",
         "torch.compile(fullgraph=True) raises at {it}",
         "info",
-        """By default the graph breaks at an operator whose result depends on values, and continues after it with what
-came out. With `fullgraph=True` that value is a symbol. Either the code needs to know something about it, which
-`torch._check` states, or Dynamo has no symbol for what is made of it, such as the text `str(count)`.""",
+        """By default the graph breaks at an operator whose result depends on tensor values, and a new graph continues
+with that result. With `fullgraph=True` the result is a symbol instead. Either the code needs to know something about
+the symbol, which `torch._check` can state, or it uses the symbol in a way that Dynamo cannot represent, such as
+`str(count)`.""",
         fixes=("check-condition",),
         torch_text="Could not guard on data-dependent expression",
         bad=net("kept = x[x > 0]\nif kept.shape[0] > 1:  # <- here\n    kept = kept * 2\nreturn kept.sum()"),
@@ -257,12 +257,12 @@ came out. With `fullgraph=True` that value is a symbol. Either the code needs to
     Rule(
         "FX620",
         "recompile-size",
-        "Compiled again: a size that changes",
+        "Recompilation: a size changes",
         "{it} has another size on a later call, so the graph is compiled again",
         "info",
-        """The first call is compiled for its exact sizes. With another size torch.compile compiles again, with that
-size as a symbol, and a third size needs nothing more. `torch._dynamo.mark_dynamic(x, 0)` or `dynamic=True` makes it a
-symbol from the start. A size that the code turns into a plain number is compiled once for each value.""",
+        """The first call is compiled for its exact sizes. With another size torch.compile compiles again, now with that
+size as a symbol, so a third size needs no further compilation. `torch._dynamo.mark_dynamic(x, 0)` or `dynamic=True`
+makes it a symbol from the start. If the code turns the size into a plain number, it is compiled once per value.""",
         torch_text="size mismatch at index",
         bad=net("return x * 2").replace("(self, x):", "(self, x):  # <- here") + _EXAMPLE.format(mark=""),
         good=net("return x * 2") + _EXAMPLE.format(mark="\n    torch._dynamo.mark_dynamic(x, 0)"),
@@ -272,12 +272,12 @@ symbol from the start. A size that the code turns into a plain number is compile
     Rule(
         "FX621",
         "recompile-attribute",
-        "Compiled again: an attribute of the module that changes",
+        "Recompilation: an attribute of the module changes",
         "{it} changes between calls, so the graph is compiled again",
         "warning",
-        """The graph holds for the value that the attribute had. A counter such as `self.step += 1` makes every call
-another graph, until torch.compile gives the function up at `torch._dynamo.config.recompile_limit`. Keep the number in a
-buffer, which is an input of the graph.""",
+        """The graph is valid only for the value that the attribute had. A counter such as `self.step += 1` needs a new
+graph in every call, until torch.compile reaches `torch._dynamo.config.recompile_limit` and stops compiling the
+function. Keep the number in a buffer, which is an input of the graph.""",
         fixes=("state-to-buffer",),
         torch_text="self.count == 0",
         bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 0"),
@@ -286,11 +286,11 @@ buffer, which is an input of the graph.""",
     Rule(
         "FX622",
         "recompile-argument",
-        "Compiled again: an argument that is no tensor changes",
-        "{it} is another number on a later call, so the graph is compiled again",
+        "Recompilation: a non-tensor argument changes",
+        "{it} has another value on a later call, so the graph is compiled again",
         "info",
-        """Text, flags, None and numbers are constants of the graph, so each of their values has a graph of its own.
-Give a number that changes with every call as a tensor.""",
+        """Strings, flags, None and numbers are constants of the graph, so each value needs a graph of its own. Pass a
+number that changes with every call as a tensor.""",
         torch_text="k == 1",
         bad=net("return x * k  # <- here", signature="self, x, k")
         + "\n\ndef example(k):\n    return torch.ones(2, 3), k\n",
@@ -298,16 +298,17 @@ Give a number that changes with every call as a tensor.""",
         + "\n\ndef example(k):\n    return torch.ones(2, 3), torch.tensor(k)\n",
         inputs="example(1)",
         options='{"more": [example(2)]}',
-        advice="Give a number that changes as a tensor.",
+        advice="Pass a number that changes as a tensor.",
     ),
     Rule(
         "FX623",
         "recompile-other",
-        "Compiled again: a guard fails on the next call",
-        "The graph holds for {it} only, so it is compiled again",
+        "Recompilation: another guard fails",
+        "The compiled graph assumes a value of {it} that changes, so it is compiled again",
         "info",
-        """Something that the graph was compiled for is otherwise on the next call: a type, a device, the grad mode, a
-global variable, an object in a container. The message has torch's own words.""",
+        """torch.compile compiles for what it sees in the first call, and checks it by *guards* before each later one:
+types, devices, the grad mode, global variables, objects in containers. If a guard fails, forward is compiled again.
+The message quotes the guard that failed. Pass a global number that changes as a tensor argument instead.""",
         torch_text="G['FACTOR'] == 1",
         bad=net("global FACTOR\nFACTOR += 1  # <- here\nreturn x * 2", f"{HEAD}\nFACTOR = 1\n"),
         good=net("return x * 2"),
@@ -315,14 +316,14 @@ global variable, an object in a container. The message has torch's own words."""
     Rule(
         "FX690",
         "compile-package",
-        "The graph breaks inside of an installed package",
+        "Graph break inside an installed package",
         "The graph breaks in {package}, which {it} calls",
         "warning",
-        """The break lies in code that is not yours to edit; the finding is at your call of it, and names the place.
-Another version of the package may be captured. Otherwise call it outside of what is compiled.""",
+        """The break is in the code of the package. The finding marks your call and names the line in the package.
+Another version of the package may work. Otherwise make the call outside of the compiled function.""",
         fixes=("exclude-from-compile",),
         torch_text="",
-        advice="Call it outside of what is compiled.",
+        advice="Call it outside of the compiled function.",
     ),
     Rule(
         "FX698",
@@ -330,8 +331,8 @@ Another version of the package may be captured. Otherwise call it outside of wha
         "torch.compile raises where eager does not",
         "torch.compile raises at {it}, and eager does not: {error}",
         "error",
-        """Compiling stops with an error instead of a graph break: an operator fails on the symbolic tensors that
-Dynamo computes with, or the backend is given something that it does not take. The message has torch's own words.""",
+        """Compiling stops with an error instead of a graph break: an operator fails on the symbolic tensors that Dynamo
+computes with, or the backend does not support its input. The message quotes torch.""",
         torch_text="RuntimeError when making fake tensor call",
         bad=net("try:\n    return x @ torch.ones(5, 5)  # <- here\nexcept RuntimeError:\n    return x * 2"),
         good=net("return x @ torch.ones(5, 5) if x.shape[1] == 5 else x * 2"),
@@ -339,11 +340,11 @@ Dynamo computes with, or the backend is given something that it does not take. T
     Rule(
         "FX699",
         "compile-break",
-        "The graph breaks",
+        "Graph break",
         "Dynamo cannot capture {it}, so the graph breaks here",
         "warning",
-        """Dynamo cannot put this expression into a graph, for a reason that has no page of its own here. The message
-has Dynamo's explanation, and its code leads to its page.""",
+        """Dynamo cannot put this expression into a graph, for a reason that has no rule of its own. The message quotes
+Dynamo's explanation and its code, which links to Dynamo's page.""",
         fixes=("only-in-python", "exclude-from-compile"),
         torch_text="",
     ),

@@ -7,12 +7,12 @@ add(
     Rule(
         "FX501",
         "export-branch",
-        "torch.export fails: a tensor's value decides which way forward goes",
-        "{it} decides by a tensor's value, which torch.export cannot know",
+        "torch.export fails: data-dependent branch",
+        "{it} branches on a tensor's value, which torch.export does not have",
         "error",
-        """The exported program is one graph for all values, and Python asks for one of them. `torch.where` computes
-both sides; `torch.cond` keeps both in the program. A check that has to hold becomes
-`torch._check(condition)`, or an assertion of its own with `torch._assert_async`.""",
+        """An exported program is one graph for all values, but a Python branch needs the actual value. `torch.where`
+computes both sides; `torch.cond` keeps both in the program. State a condition that must always hold with
+`torch._check(condition)`, or check it at run time with `torch._assert_async`.""",
         fixes=(
             "if-to-where",
             "assert-async",
@@ -37,8 +37,8 @@ both sides; `torch.cond` keeps both in the program. A check that has to hold bec
     Rule(
         "FX502",
         "export-number",
-        "torch.export fails: Python needs the value of a tensor as a number",
-        "{it} needs the value of a tensor as a Python number",
+        "torch.export fails: Python needs a tensor's value as a number",
+        "{it} needs a tensor's value as a Python number",
         "error",
         """`.item()` alone is exported, as a symbol. `int()`, `float()`, `range`, indexing a Python list and hashing
 need the number itself. Keep the result of `.item()` as it is, or keep the value a tensor.""",
@@ -62,11 +62,11 @@ need the number itself. Keep the result of `.item()` as it is, or keep the value
     Rule(
         "FX503",
         "export-value-size",
-        "torch.export fails: a question about a size that depends on values",
-        "{it} asks for a size that depends on values",
+        "torch.export fails: code depends on a data-dependent size",
+        "{it} needs a size that depends on tensor values",
         "error",
-        """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, and the code
-asks how large it is. `torch._check(n > 1)` answers once for all calls; the program raises where it does not hold.""",
+        """The size came from `.item()`, `nonzero` or a boolean index, so it is a symbol without a value, but the code
+needs to know it. `torch._check(n > 1)` states what holds for all calls; the program raises if it does not.""",
         fixes=(
             "if-to-where",
             "slice-without-asking",
@@ -85,7 +85,7 @@ asks how large it is. `torch._check(n > 1)` answers once for all calls; the prog
         "FX504",
         "export-data",
         "torch.export fails: the data of a tensor is needed",
-        "{it} needs the data of a tensor, and there is none while exporting",
+        "{it} needs the data of a tensor, which does not exist during export",
         "error",
         """Tensors have no data while a program is exported. NumPy, `torch.tensor` of tensors, data pointers, text
 and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.stack`.""",
@@ -98,7 +98,7 @@ and `copy.deepcopy` read it. Compute with torch, and build tensors with `torch.s
     Rule(
         "FX505",
         "export-types",
-        "torch.export fails: an input or a result of a type that it does not know",
+        "torch.export fails: unknown type of an input or output",
         "torch.export does not know the type of {it}",
         "error",
         """Inputs and results are tensors, numbers, text, None, and lists, tuples and dictionaries of them. Register
@@ -117,11 +117,12 @@ dictionary.""",
     Rule(
         "FX506",
         "export-state",
-        "torch.export fails: a tensor of the module is exchanged in forward",
-        "A tensor of the module is exchanged in forward",
+        "torch.export fails: forward replaces a tensor of the module",
+        "A tensor of the module is replaced in forward",
         "error",
         """A parameter or buffer got another tensor through `.data`, or a tensor made in forward stayed in the module.
-Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attribute that `register_buffer` made.""",
+Write into a buffer instead: `self.mean.copy_(value)`, or an assignment to an attribute created with
+`register_buffer`.""",
         fixes=("copy-in-place", "copy-without-grad"),
         torch_text="We found a fake tensor in the exported program constant's list.",
         bad=net(
@@ -135,15 +136,15 @@ Write into a buffer instead: `self.mean.copy_(value)`, or assign it as an attrib
         "FX507",
         "export-scripted",
         "torch.export fails: a scripted module or function",
-        "{it} is scripted, so torch.export cannot look into it",
+        "{it} is scripted, so torch.export cannot trace into it",
         "error",
-        """A module of `torch.jit.script` is not Python any more, so there is nothing to export in it. Use the module
-that was scripted.""",
+        """A module from `torch.jit.script` is no longer Python code, so torch.export cannot trace it. Use the original
+module, without scripting.""",
         fixes=("without-script",),
         torch_text="takes 2 positional arguments but 3 were given",
         bad=net("return self.inner(x) * 2  # <- here", init="self.inner = torch.jit.script(nn.Linear(3, 3))"),
         good=net("return self.inner(x) * 2", init="self.inner = nn.Linear(3, 3)"),
-        advice="Use the module that was scripted.",
+        advice="Use the original module, without scripting.",
     ),
     Rule(
         "FX508",
@@ -151,8 +152,8 @@ that was scripted.""",
         "torch.export fails: a tensor's .data is read",
         "{it} gives a tensor that torch.export does not record",
         "error",
-        """`x.data` is the tensor without its history, and reading it is no operator. What is computed with it stands in
-the program as a tensor without a value. `x.detach()` is recorded.""",
+        """`x.data` is the tensor without its autograd history. Reading it is not an operator, so results computed from
+it end up in the program as constants without a value. `x.detach()` is recorded.""",
         fixes=("data-to-detach",),
         torch_text="We found a fake tensor in the exported program constant's list.",
         bad=net("return x - x.data.mean()  # <- here"),
@@ -162,13 +163,13 @@ the program as a tensor without a value. `x.detach()` is recorded.""",
     Rule(
         "FX509",
         "export-gradient",
-        "torch.export fails: gradients are asked for inside forward",
-        "{it} asks autograd for a gradient, which torch.export does not record",
+        "torch.export fails: gradients are computed inside forward",
+        "{it} computes a gradient with autograd, which torch.export does not record",
         "error",
-        """`torch.autograd.grad` and `backward()` follow the history that tensors have while forward runs, and an
-exported program has no such history: what they give stands in it as a tensor without a value. `torch.func.grad` of a
-function of the inputs alone is recorded. Of one that uses parameters, torch 2.13 refuses it (`nn.Linear`) or keeps the
-parameters as constants; export such a model without its gradient.""",
+        """`torch.autograd.grad` and `backward()` follow the autograd history of tensors, which an exported program does
+not have: their results end up in it as constants without a value. `torch.func.grad` of a function of the inputs alone
+is recorded. If the function uses parameters, torch 2.13 refuses it (`nn.Linear`) or keeps the parameters as constants;
+export such a model without its gradient.""",
         torch_text="We found a fake tensor in the exported program constant's list.",
         bad=net(
             "x = x.detach().requires_grad_(True)\ny = self.layer(x).sum()\n"
@@ -176,17 +177,17 @@ parameters as constants; export such a model without its gradient.""",
             init="self.layer = nn.Linear(3, 1)",
         ),
         good=net("return torch.func.grad(lambda x: (x**2).sum())(x.detach())"),
-        advice="Use torch.func.grad where no parameters are in it.",
+        advice="Use torch.func.grad if the function uses no parameters.",
     ),
     Rule(
         "FX551",
         "export-state-lost",
-        "torch.export drops what forward keeps in the module",
-        "What {it} keeps is not part of the exported program",
+        "A Python attribute that forward changes is constant in the exported program",
+        "The exported program does not update {it}",
         "warning",
-        """The program is one call of forward. A counter, a list or a cached tensor that is kept in a Python attribute
-stays as it was at the export: the second call of the program computes what the first did. Buffers are kept, and the
-program updates them.""",
+        """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in
+a Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
+A buffer is part of the program, which updates it at each call.""",
         fixes=("state-to-buffer",),
         torch_text="",
         bad=net("self.count = self.count + 1  # <- here\nreturn x * self.count", init="self.count = 1"),
@@ -195,11 +196,11 @@ program updates them.""",
     Rule(
         "FX552",
         "export-moment",
-        "torch.export keeps a value of the moment",
-        "The program has the value that {it} had at the export",
+        "A time or random number of Python is constant in the exported program",
+        "The exported program always uses the value that {it} had at the export",
         "warning",
-        """A clock, or a random number of Python or NumPy, is read once, at the export. Every call of the program has
-that value. Random numbers of torch are drawn at each call.""",
+        """Python's clocks, and random numbers of Python or NumPy, are read once, at the export. Every call of the
+program uses that value. torch's own random numbers are drawn anew at each call.""",
         bad=net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
         good=net("return x * torch.rand(())"),
         advice="Pass it in as an argument.",
@@ -208,7 +209,7 @@ that value. Random numbers of torch are drawn at each call.""",
         "FX553",
         "export-constant",
         "A plain tensor of the module becomes a constant of the program",
-        "{it} is a plain tensor, so the program has it as a constant",
+        "{it} is a plain tensor, so the exported program stores it as a constant",
         "hint",
         """The tensor is neither a parameter nor a buffer. The program has a copy of it, which stays on its device and
 is not in the `state_dict`.""",
@@ -227,7 +228,7 @@ is not in the `state_dict`.""",
 lowered to may copy their inputs, and then the write is lost.""",
         bad=net("x.clamp_(max=0.5)  # <- here\nreturn x * 2"),
         good=net("x = x.clamp(max=0.5)\nreturn x * 2"),
-        advice="The exported program does so, too.",
+        advice="The exported program does the same.",
     ),
     Rule(
         "FX590",
@@ -235,8 +236,8 @@ lowered to may copy their inputs, and then the write is lost.""",
         "torch.export fails inside of an installed package",
         "torch.export fails in {package}, which {it} calls",
         "error",
-        """The failure lies in code that is not yours to edit; the finding is at your call of it, and names the place.
-Another version of the package may be exported.""",
+        """The failure is in the code of the package. The finding marks your call and names the line in the package.
+Another version of the package may work.""",
     ),
     Rule(
         "FX599",
@@ -244,7 +245,7 @@ Another version of the package may be exported.""",
         "torch.export fails",
         "torch.export fails at {it}: {error}",
         "error",
-        """torch.export raises for a reason that has no page of its own here. The message has torch's own words.""",
+        """torch.export raises for a reason that has no rule of its own. The message quotes torch.""",
         fixes=("if-to-where",),
     ),
 )

@@ -88,17 +88,17 @@ value. The text is a constant of the graph, and the graph prints nothing when it
     Rule(
         "FX206",
         "random",
-        "Random number, time or id taken once",
+        "Random number, time or id is fixed while tracing",
         "{it} runs once, while tracing, so every call of the graph gets the same numbers",
         "warning",
         """A random function whose arguments are not traced runs while tracing, and its result becomes a
 constant of the graph: every later call uses the same numbers. `torch.randn_like(x)`, or a traced size, is
 recorded, and the graph draws new numbers in every call.
 
-The same holds for values that change from one moment to the next: `time.time()`, `uuid.uuid4()`, `id(x)`, the next
-item of an iterator that outlives the call, `inspect.stack()`, `torch.is_grad_enabled()`, and `is_fx_tracing()`, which
-is True only while tracing. They are reported where another value would give another graph: a time that is only printed
-is not.""",
+The same holds for values that change from one moment to the next: `time.time()`, `uuid.uuid4()`, `id(x)`, the next item
+of an iterator that outlives the call, `inspect.stack()`, `torch.is_grad_enabled()`, and `is_fx_tracing()`, which is
+True only while tracing. They are reported only if another value would give another graph. A time that is only printed
+is not reported.""",
         fixes=("randn-like", "lift-random", "wrap"),
         bad=net("        return x + torch.randn(3)  # <- here\n"),
         good=net("        return x + torch.randn_like(x[0])\n"),
@@ -174,8 +174,8 @@ value (or, without one, `torch.Tensor`) has no such attribute.""",
         "Hash of a traced value",
         "{it} is hashed by identity while tracing, so equal values are different keys",
         "warning",
-        """`hash(x)`, and a traced value as a new key or as a member of a set, use the identity of the `Proxy`.
-Two equal values are different keys, and a cache that uses them is never hit.""",
+        """`hash(x)`, and a traced value used as a key or as a member of a set, use the identity of the `Proxy`. Two
+equal values are different keys, and a cache that uses them is never hit.""",
         misleads=True,
         fixes=("lift-block", "lift-expression", "wrap"),
         bad=net("        seen = {x.shape[0]: 2}  # <- here\n        return x * len(seen)\n"),

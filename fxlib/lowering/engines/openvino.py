@@ -116,7 +116,7 @@ def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str,
         return core().compile_model(model, "CPU", config), weights
     except RuntimeError as error:
         raise EngineError(
-            f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may take it'
+            f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may accept it'
         ) from error
 
 
@@ -328,7 +328,7 @@ ENGINE = Engine(
     label="OpenVINO",
     runs_on="CPU",
     about=(
-        "Ready sooner than ONNX Runtime; on a CPU with matrix units (AMX) its bf16 runs several times as fast as fp32. "
+        "Builds faster than ONNX Runtime. On a CPU with matrix units (AMX), bf16 runs several times as fast as fp32. "
         "All four example models and a dozen families are compared with eager in the tests, in fp32, bf16, fp16 and "
         "int8, with dynamic sizes and from several threads."
     ),
@@ -336,8 +336,8 @@ ENGINE = Engine(
     unavailable=unavailable,
     build=OpenvinoProgram,
     limits=(
-        "bf16 needs a CPU that computes in it. Its `Pad` does not wrap around. It counts in 32 bits, and computes what "
-        "is float64 in the model in fp32. It refuses empty tensors: the library damages its memory there."
+        "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, and float64 is "
+        "computed in fp32. Empty tensors are refused, because the library corrupts its memory on them."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),

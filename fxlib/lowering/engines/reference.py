@@ -63,7 +63,7 @@ ENGINE = Engine(
     label="ONNX reference",
     runs_on="CPU",
     about=(
-        "Shows whether a wrong result comes from the conversion or from an engine: lower the model to both and "
+        "Tells whether a wrong result comes from the conversion or from an engine: lower the model to both and "
         "compare. The forms in [operators.md](operators.md) agree with eager, except five that its tests name."
     ),
     limits=(

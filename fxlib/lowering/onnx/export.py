@@ -267,7 +267,7 @@ class _Exporter:
     def _bind(self, node: Node, result: Any, fake: Any) -> Any:
         if isinstance(fake, torch.Tensor):
             if result is None:
-                raise Unsupported("it takes a result that its operator has for gradients only, and no engine gives")
+                raise Unsupported("it uses a result that exists only for gradients, which no engine computes")
             if not isinstance(result, ir.Value):
                 result = self.ctx.constant(result, fake.dtype)
             result = self.ctx.cast(result, fake.dtype)
@@ -309,7 +309,9 @@ class _Exporter:
                     problems[source] = Reason(problem.code, str(problem))
                     continue
             if self._missing(source, leaf):
-                problems[source] = Reason("FX401", "one of its results is for gradients only, and no engine gives it")
+                problems[source] = Reason(
+                    "FX401", "one of its results exists only for gradients, which no engine computes"
+                )
                 continue
             if not isinstance(leaf, ir.Value):
                 outputs.append(Constant(leaf))

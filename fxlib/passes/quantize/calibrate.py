@@ -60,7 +60,7 @@ def calibrate(
     if not runs:
         raise ValueError("calibrate() got no data: pass at least one example input")
     if observers and not runner.seen:
-        raise ValueError("quantize_static() got data without a value: every tensor that it would round is empty")
+        raise ValueError("quantize_static() got data in which every tensor to quantize is empty")
     ranges = {key: QParams.of_range(*watcher.range()) for key, watcher in observers.items()}
     return {node: ranges[plan.representative(node)] for node in watched}
 

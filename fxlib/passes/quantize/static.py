@@ -78,7 +78,7 @@ def quantize_static(
     if form not in ("kernels", "qdq"):
         raise ValueError(f"quantize_static() form must be 'kernels' or 'qdq', not {form!r}")
     if engine is not None and form != "qdq":
-        raise ValueError(f"quantize_static() takes engine={engine!r} with form='qdq' only: the kernels run in PyTorch")
+        raise ValueError(f"quantize_static(): engine={engine!r} needs form='qdq', because the kernels run in PyTorch")
     symmetric = False
     if form == "qdq":
         from fxlib.lowering.engines import DEFAULT, get
@@ -137,7 +137,7 @@ def quantize_static(
 def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_weights: int = 1024) -> GraphModule:
     """Int8 weights for every linear layer, ranges of inputs found at run time; needs no data, changes a copy.
 
-    Layers stay in float that forward writes to, and those with hooks.
+    Layers with hooks, and layers that forward writes to, stay in float.
 
     Args:
         min_weights: layers with fewer weights than this stay in float, where finding the range costs more than it
@@ -146,9 +146,9 @@ def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_we
     check_traced(graph_module, "quantize_dynamic()")
     _check_flags("quantize_dynamic()", per_channel=per_channel)
     if type(min_weights) is not int:
-        raise TypeError(f"quantize_dynamic() takes as min_weights an integer, not {type(min_weights).__name__}")
+        raise TypeError(f"quantize_dynamic(): min_weights must be an integer, not {type(min_weights).__name__}")
     if min_weights < 0:
-        raise ValueError(f"quantize_dynamic() takes as min_weights 0 or more, not {min_weights}")
+        raise ValueError(f"quantize_dynamic(): min_weights must be 0 or more, not {min_weights}")
     result = copy_of(graph_module)
     written = Aliases(result).changed_state()
     made: dict[nn.Module, str] = {}
@@ -172,7 +172,7 @@ def _check_flags(who: str, **flags: Any) -> None:
     """
     for name, value in flags.items():
         if not isinstance(value, bool):
-            raise TypeError(f"{who} takes as {name} True or False, not {value!r}")
+            raise TypeError(f"{who}: {name} must be True or False, not {value!r}")
 
 
 def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip: Any, progress: Any) -> None:
@@ -182,21 +182,21 @@ def _check_arguments(graph_module: GraphModule, data: Any, tolerance: Any, skip:
     """
     who = "quantize_static()"
     if isinstance(data, torch.Tensor):
-        raise TypeError(f"{who} takes as data a list of calibration examples, not a tensor; pass [x] for one example")
+        raise TypeError(f"{who}: data must be a list of calibration examples, not a tensor; pass [x] for one example")
     if not isinstance(data, Iterable):
-        raise TypeError(f"{who} takes as data an iterable of calibration examples, not {type(data).__name__}")
+        raise TypeError(f"{who}: data must be an iterable of calibration examples, not {type(data).__name__}")
     if isinstance(data, Mapping):
-        raise TypeError(f"{who} takes as data a list of examples, not a mapping; an example is a tuple of inputs")
+        raise TypeError(f"{who}: data must be a list of examples, not a mapping; an example is a tuple of inputs")
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, NoneType)):
-        raise TypeError(f"{who} takes as tolerance a number, not {type(tolerance).__name__}")
+        raise TypeError(f"{who}: tolerance must be a number, not {type(tolerance).__name__}")
     if tolerance is not None and not tolerance >= 0:
-        raise ValueError(f"{who} takes as tolerance 0 or more, or None, not {tolerance}")
+        raise ValueError(f"{who}: tolerance must be 0 or more, or None, not {tolerance}")
     if not callable(progress) and not isinstance(progress, bool):
-        raise TypeError(f"{who} takes as progress True, or a function of two numbers, not {type(progress).__name__}")
+        raise TypeError(f"{who}: progress must be True, or a function of two numbers, not {type(progress).__name__}")
     if not isinstance(skip, Iterable):
-        raise TypeError(f"{who} takes as skip a list of names, not {type(skip).__name__}")
+        raise TypeError(f"{who}: skip must be a list of names, not {type(skip).__name__}")
     if isinstance(skip, str):
-        raise TypeError(f"{who} takes as skip a list of names, not a string; pass [{skip!r}]")
+        raise TypeError(f"{who}: skip must be a list of names, not a string; pass [{skip!r}]")
     layers = [n for n in graph_module.graph.nodes if type(module_of(graph_module, n)) in (nn.Conv2d, nn.Linear)]
     known = {name for node in graph_module.graph.nodes for name in (node.name, str(node.target))}
     for name in skip:

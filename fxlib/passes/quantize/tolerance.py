@@ -1,8 +1,8 @@
 """Which layers to leave in float so that the whole model is accurate enough.
 
-A layer's own error says little of what the model makes of it. Here each layer alone is quantized and the rest of the
-model runs on its result: that is its harm. Harms of different layers are about independent, so that their squares add
-up; the most harmful layers are left until what remains is within the tolerance, and the result decides.
+A layer's own error says little about its effect on the model. So each layer alone is quantized and the rest of the
+model runs on its result: the error of the model is the layer's harm. Harms of different layers are roughly independent,
+so their squares add up. The most harmful layers are left in float until the rest is within the tolerance, as measured.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Baseline:
             found = said["findings"]
             files = {name: Counter(dict(map(_read, entries))) for name, entries in found.items()}
         except OSError as error:
-            raise CannotCheck(f"{path}: {error.strerror}. --write-baseline writes it") from None
+            raise CannotCheck(f"{path}: {error.strerror}. --write-baseline creates it") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CannotCheck(f"{path} is not a baseline of fxlens check") from None
         return cls(path, files, data)
@@ -112,7 +112,7 @@ class Baseline:
             with suppress(Changed):
                 known.write()
                 return number
-        raise CannotCheck(f"{path} is being written by others")
+        raise CannotCheck(f"another process is writing {path}")
 
     def write(self) -> None:
         """Raises OSError; Changed, where the file is no longer the one that was read."""

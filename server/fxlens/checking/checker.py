@@ -319,7 +319,7 @@ async def check_file(
         record = notebook.of_cells({**record, "findings": [*record["findings"], *notebook.problems(absolute)]})
     shown = selection.apply(findings(record), chosen, text, absolute)
     if options.fix and notebook is not None and any(is_proven(fix) for each in shown for fix in each["fixes"]):
-        record = with_note(record, f"{path}: fixes of a notebook are shown and not applied")
+        record = with_note(record, f"{path}: fixes for a notebook are shown but not applied")
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
     checked = Checked(path, text, record, shown, fixed, notebook)
     if options.light:

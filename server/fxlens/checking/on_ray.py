@@ -54,7 +54,7 @@ def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Che
         alone = replace(options, jobs=1)
         return ray.get([task.remote(path, alone) for path in files])
     except ray.exceptions.RayError as error:
-        raise CannotCheck(f"Ray gave up: {error}") from None
+        raise CannotCheck(f"Ray failed: {error}") from None
     finally:
         ray.shutdown()
 

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", type=_rules, default=(), metavar="CODES", help="only these rules, such as FX1,FX206"
     )
-    parser.add_argument("--ignore", type=_rules, default=(), metavar="CODES", help="leave these rules out")
+    parser.add_argument("--ignore", type=_rules, default=(), metavar="CODES", help="not these rules")
     parser.add_argument(
         "--captures",
         type=_captures,
@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many files at a time (default: one per processor)",
     )
-    parser.add_argument("--quick", action="store_true", help="check no fixes, and run no model beside its graph")
-    parser.add_argument("--no-cache", action="store_true", help="trace files again that have not changed")
+    parser.add_argument("--quick", action="store_true", help="do not verify fixes or compare models with their graphs")
+    parser.add_argument("--no-cache", action="store_true", help="trace unchanged files again")
     parser.add_argument(
         "--ray",
         nargs="?",
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--statistics", action="store_true", help="print only how often each code occurs")
     fixing = parser.add_mutually_exclusive_group()
     fixing.add_argument("--watch", action="store_true", help="check again whenever a file changes")
-    fixing.add_argument("--diff", action="store_true", help="only show what the checked fixes would change")
+    fixing.add_argument("--diff", action="store_true", help="only show the changes of the checked fixes")
     fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours of the text (default auto)"
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         files = python_files(arguments.paths)
         known = _baseline(arguments)
         if arguments.statistics and arguments.format not in ("text", "json"):
-            raise CannotCheck("--statistics are text or JSON")
+            raise CannotCheck("--statistics works with --format text or json only")
         if arguments.output and is_within(arguments.output, files):
             raise CannotCheck(f"{arguments.output} is one of the files to check; --output would replace it")
         if arguments.output and _is_no_report(arguments.output, known):
@@ -211,7 +211,7 @@ async def _watch(arguments: argparse.Namespace, chosen: Options, known: Baseline
             _report(results, arguments, known)
             sys.stdout.flush()
             now = time.strftime("%X")
-            print(f"fxlens: checked at {now}; waits for changes, Ctrl+C ends", file=sys.stderr, flush=True)
+            print(f"fxlens: checked at {now}; waiting for changes (Ctrl+C stops)", file=sys.stderr, flush=True)
     return 0
 
 

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="number of threads for one call")
     result = parser.add_mutually_exclusive_group()
     result.add_argument(
-        "--preview", action="store_true", help="say what the engine would take and what stays in PyTorch; build nothing"
+        "--preview", action="store_true", help="show what the engine would run and what stays in PyTorch; build nothing"
     )
     result.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"

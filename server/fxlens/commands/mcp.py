@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from fxlens.mcp import tools
     except ImportError as error:
-        print(f"fxlens: the SDK of the protocol is missing ({error}): pip install 'fxlens[mcp]'", file=sys.stderr)
+        print(f"fxlens: the MCP SDK is missing ({error}): pip install 'fxlens[mcp]'", file=sys.stderr)
         return 2
     from fxlens.mcp.asking import Asking, Folder
 

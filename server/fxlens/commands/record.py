@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="-- COMMAND…",
         help="a program, such as python train.py --epochs 1, or a notebook, whose code cells run in order",
     )
-    parser.add_argument("--folder", default=".", help="the workspace whose classes are noted (default: here)")
+    parser.add_argument("--folder", default=".", help="the workspace whose classes are recorded (default: here)")
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
     parser.add_argument("--force", action="store_true", help="also replace a file that holds no examples")
     parser.add_argument(
         "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
     )
     parser.epilog = (
-        "The program runs unchanged. Shapes, dtypes and plain values are noted, no data and no weights. "
+        "The program runs unchanged. Shapes, dtypes and plain values are recorded, but no data and no weights. "
         "Exit status: that of the program, 2 if it could not be run."
     )
 

@@ -36,7 +36,7 @@ def register(server: FxLensServer) -> None:
     async def fix(ls: Any, uri: str, target: str, capture: str) -> None:
         fixed = await ls.session.fix_capture(uri, target, capture)
         if fixed is None or not fixed.texts:
-            _say(ls, f"No fix for {target} could be proven. Its problems say what each of them lacks.")
+            _say(ls, f"No fix for {target} could be proven. Each problem says what its fixes lack.")
             return
         changes = {}
         for path, text in fixed.texts.items():

@@ -19,7 +19,7 @@ _SYNCHRONISED = ("notebookDocument/", "textDocument/did")
 """Methods that are about the cells themselves."""
 _TEXTS = ("message", "title", "label", "tooltip", "value")
 _CHANGED = {"code": types.LSPErrorCodes.ContentModified.value, "message": "The cells have changed meanwhile."}
-_TOO_WIDE = "FX Lens changed nothing: the edit would reach over several cells, or into a line that is not Python."
+_TOO_WIDE = "FX Lens changed nothing: the edit would span several cells, or change a line that is not Python."
 
 
 class Joined:

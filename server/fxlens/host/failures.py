@@ -16,7 +16,7 @@ from .outcome import Outcome
 _DOING = {
     "import": "being imported",
     "construct": "being constructed",
-    "assume": "being constructed on assumptions",
+    "assume": "being constructed with assumed arguments",
     "inputs": "making its example inputs",
     "trace": "being traced",
     "verify": "checking a fix",

@@ -1,4 +1,4 @@
-"""Asks torch.export and torch.compile what they do with models, beside what a trace found.
+"""Runs torch.export and torch.compile on models, in addition to a trace.
 
 The processes of these jobs are forks of a zygote of their own, which has torch's compiler imported: that takes seconds.
 """

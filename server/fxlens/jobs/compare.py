@@ -1,4 +1,4 @@
-"""Runs models and their graphs side by side, to find where a graph computes something else than no rule knows."""
+"""Runs models and their graphs side by side, to find differences that no rule covers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _laid(target: Target, finding: Finding) -> Compared:
     if not here and not loud:
         if assumed(target):
             origin = target["inputs"] or target["construct"]
-            said = f"This holds for assumed inputs of {target['name']}: {origin['text'] if origin else ''}"
+            said = f"Found with assumed inputs of {target['name']}: {origin['text'] if origin else ''}"
             finding = {**finding, "related": [*finding["related"], related(said, None, "assumed")]}
         return {"findings": [{**finding, "source": "compare"}], "notes": {}}
     number = (here or loud)[0][0]

@@ -32,7 +32,7 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
         name = next((known for known in DEVICES if known.lower() == name.lower()), name.lower())
     if name is not None and name != "cpu" and name not in DEVICES:
         raise one_model.Refused(
-            f"There is no device {name!r} in the table; known are {', '.join(DEVICES)} and cpu (measured here)"
+            f"There is no device {name!r} in the table; choose from {', '.join(DEVICES)} or cpu (measured here)"
         )
     try:
         cost = estimate(traced, *model.inputs, device=calibrated_cpu() if name == "cpu" else name)

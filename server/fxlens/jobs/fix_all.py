@@ -141,10 +141,9 @@ async def run(
     capture: str = "fx",
     parts: Sequence[int] = (),
 ) -> Fixed:
-    """What the fixes that hold for a capture make of the file and of those that it uses. Findings that ``chosen`` or a
-    comment leaves out keep their problems, and so do those in files outside of ``within``, the files and folders that
-    may be changed where it is given. Where ``parts`` of the file are given, by the lines at which they begin, each fix
-    changes one of them alone."""
+    """The file, and the files that it uses, after all proven fixes for a capture. Findings that ``chosen`` or a comment
+    leaves out are not fixed. If ``within`` is given, only these files and folders may be changed. If ``parts`` of the
+    file are given, by their first lines, each fix changes only one of them."""
     others = models_of(record)
     wanted = {
         target["name"]

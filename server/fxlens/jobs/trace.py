@@ -41,9 +41,9 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
-    ``end``.  Of a kept file also ``unfit`` where it has to be executed anew, ``same`` for a model that an edit has not
-    changed, ``unknown`` where that cannot be said of any, ``lines`` where some have moved; and ``learnt`` for a
-    rehearsal, last."""
+    ``end``.  For a kept file also ``unfit`` if it has to be executed again, ``same`` for a model that an edit has not
+    changed, ``unknown`` if that cannot be told for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
+    rehearsal."""
     from fxlens.worker import (
         candidates,
         construct,
@@ -203,8 +203,8 @@ async def run(
 ) -> Record:
     """The record of the file.  Never raises for what user code does.
 
-    ``on_findings`` gets the record without graphs as soon as all models are diagnosed, ``on_first`` that of the models
-    before and at the cursor, and, where a file takes long, now and then of those that are diagnosed by then.
+    ``on_findings`` gets the record without graphs as soon as all models are diagnosed.  ``on_first`` gets it when the
+    models up to the one at the cursor are diagnosed, and, for a slow file, from time to time afterwards.
     """
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
@@ -298,7 +298,7 @@ class _Gathered:
     def _failed(self, message: str, line: object) -> Finding:
         if not isinstance(line, int):
             return record.finding("FX199", "error", f"FX Lens itself failed on this file: {message}")
-        said = f"This code stands in for what FX Lens calls, such as a function of Python, and raised {message}"
+        said = f"This code replaces something that FX Lens calls, such as a built-in function, and raised {message}"
         return record.finding("FX199", "error", said, record.span(self._request.path, line))
 
     def keep_output(self, outcome: Outcome) -> None:

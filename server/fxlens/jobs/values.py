@@ -50,7 +50,7 @@ def _values(job: Job) -> ValuesResult:
         raise one_model.Refused(f"{model.name} does not run on its example inputs: {brief(error)}") from error
     nodes = [node for node in traced.graph.nodes if node.name in found]
     first = next((name for name, each in found.items() if each["nans"] or each["infinities"]), None)
-    said = f"{first} is the first that is not all finite" if first else "all are finite"
+    said = f"{first} is the first with NaN or infinity" if first else "all are finite"
     return {
         "target": model.name, "ranges": found, "first": first, "text": f"{model.name}: {len(found)} values, {said}",
         "located": [one_model.located(node.name, node.span, node.call_path or ()) for node in nodes],

@@ -54,9 +54,9 @@ class Model(TypedDict):
 
 
 def work(job: Job) -> None:
-    """Events: ``checking`` with a number, then ``fixes`` with that number, the fixes that hold, and the positions of
-    those that there was no time for; or ``unchecked`` with the numbers of what is left of a model that cannot be
-    checked, and why.  What was not reached at all has no event."""
+    """Events: ``checking`` with a number, then ``fixes`` with that number, its fixes, and the positions of those that
+    were left for lack of time; or ``unchecked`` with the remaining numbers of a model that cannot be checked, and
+    why.  Findings that were not reached have no event."""
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.errors import brief
     from fxlib.diagnosis.engine.search import unhindered
@@ -110,8 +110,8 @@ def work(job: Job) -> None:
 
 
 def checker_of(capture: str) -> Callable[..., Checker]:
-    """What makes checkers of fixes for a capture. They make a model as the trace does, without what this machine has
-    not."""
+    """Makes checkers of fixes for a capture. They construct a model as the trace does, without what this machine
+    lacks."""
     from fxlens.worker.construct import without_what_it_lacks
 
     if capture == "fx":
@@ -143,14 +143,13 @@ async def run(
     without: Collection[str] = (),
     every: bool = True,
 ) -> tuple[Record, str | None]:
-    """The record with those fixes that hold in place of the proposed ones, with their final titles; and a sentence for
-    the user where some were not checked.
+    """The record with checked fixes and their final titles instead of the proposed ones; and a sentence for the user if
+    some were not checked.
 
     There are ``rounds`` jobs at most.  A fix whose check hung or crashed stays as proposed: not checked, never
-    preferred.  ``on_change`` gets the number of a finding and its fixes whenever it is settled.  With ``captures`` the
-    findings of torch.export and torch.compile are checked, otherwise those of the trace; what only the targets
-    ``without`` have is left as it is.  Without ``every``, the other fixes of a finding are not checked once one is
-    proven.
+    preferred.  ``on_change`` gets the number of a finding and its fixes when all of these are settled.  With
+    ``captures``, fixes of torch.export and torch.compile are checked, otherwise those of the trace; findings of the
+    targets ``without`` alone are skipped.  Without ``every``, checking a finding ends with its first proven fix.
     """
     checks = _Checks(record, on_change or (lambda number, fixes: None), captures, without)
     others = [*models_of(record).values()]

@@ -55,12 +55,12 @@ def line_in(file: Checked, cell: int | None, line: int | None) -> int | None:
     """The line of the file's text (from 1) that a question names.  Raises CannotCheck."""
     if file.notebook is None:
         if cell is not None:
-            raise CannotCheck(f"{file.path} is not a notebook: it has no cells, so ask without `cell`")
+            raise CannotCheck(f"{file.path} is not a notebook: it has no cells, so leave out `cell`")
         return None if line is None else line + 1
     if cell is None and line is None:
         return None
     if cell is None or line is None:
-        raise CannotCheck(f"{file.path} is a notebook: ask for a `line` (from 0) of a `cell` (from 1), with both")
+        raise CannotCheck(f"{file.path} is a notebook: give both a `cell` (from 1) and a `line` of it (from 0)")
     found = file.notebook.line(cell, line + 1)
     if found is None:
         known = ", ".join(map(str, file.notebook.cells)) or "none"

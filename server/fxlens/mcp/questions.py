@@ -21,35 +21,35 @@ _Answering = Callable[[Asking, Given], Awaitable[tuple[Version, answers.Answer]]
 
 INSTRUCTIONS = """\
 Says whether PyTorch models (nn.Module classes) can be captured as graphs, where they cannot, and what to change. \
-Every answer is computed from the file as it is now, or from the text given, and names its version. \
-What an answer does not have, there is none of, such as `findings`; what did not fit is counted in `omitted`. \
-Nothing is ever changed on disk. Lines count from 0, as in LSP; in a notebook they are those of a `cell`, which counts \
-from 1 among all cells."""
+Every answer is computed from the current file, or from the given text, and names its version. \
+A key that is missing from an answer is empty: without `findings`, there are none. `omitted` counts what did not fit. \
+Nothing on disk is ever changed. Lines count from 0, as in LSP; in a notebook they are lines of a `cell`, and cells \
+count from 1."""
 
 ARGUMENTS: dict[str, Schema] = {
     "file": {
         "type": "string",
-        "description": "Path of a Python file or a notebook, from the folder that the server was started in.",
+        "description": "Path of a Python file or notebook, relative to the folder that the server runs in.",
     },
-    "text": {"type": "string", "description": "The file's text, if it is not saved yet; of a notebook its JSON."},
+    "text": {"type": "string", "description": "The text of the file, if it is not saved yet; JSON for a notebook."},
     "model": {
         "type": "string",
         "description": "Name of a class in the file. Without it, the last class that has a graph.",
     },
-    "line": {"type": "integer", "minimum": 0, "description": "A line of the file, from 0; in a notebook of `cell`."},
-    "cell": {"type": "integer", "minimum": 1, "description": "Of a notebook: a cell, counted from 1 among all."},
-    "code": {"type": "string", "description": "Only fixes of this code, such as FX101."},
+    "line": {"type": "integer", "minimum": 0, "description": "A line of the file, from 0; in a notebook, of `cell`."},
+    "cell": {"type": "integer", "minimum": 1, "description": "In a notebook: a cell, counted from 1."},
+    "code": {"type": "string", "description": "Only fixes for this rule, such as FX101."},
     "device": {
         "type": "string",
-        "description": "a100, h100, …: also the least time on this device; cpu is measured.",
+        "description": "a100, h100, …: also estimate the least time on this device; cpu is measured.",
     },
-    "engine": {"type": "string", "description": "onnxruntime, openvino, …; otherwise the default."},
+    "engine": {"type": "string", "description": "onnxruntime, openvino, …; without it, the default engine."},
     "precision": {"type": "string", "enum": ["fp32", "fp16", "bf16"], "default": "fp32"},
     "start": {
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": "Skip this many entries: to read on where an answer says `omitted`.",
+        "description": "Skip this many entries, to continue an answer that has `omitted`.",
     },
     "max_bytes": {
         "type": "integer",
@@ -96,12 +96,12 @@ class Question:
     def _checked(self, given: Given) -> dict[str, Any]:
         given = {name: value for name, value in given.items() if value is not None}
         if unknown := given.keys() - set(self.takes):
-            raise Misasked(f"{self.name} has no argument {', '.join(sorted(unknown))}: {', '.join(self.takes)}")
+            raise Misasked(f"{self.name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(self.takes)}")
         if not given.get("file"):
             raise Misasked(f"{self.name} needs a file")
         for name, value in given.items():
             if problem := _problem(ARGUMENTS[name], value):
-                raise Misasked(f"{name} must be {problem}, and is {value!r:.100}")
+                raise Misasked(f"{name} must be {problem}, not {value!r:.100}")
         return {name: given.get(name, ARGUMENTS[name].get("default")) for name in self.takes}
 
 
@@ -113,7 +113,7 @@ NO_ANSWER = (CannotCheck, NotTrusted, Failed, Misasked)
 def question(name: str) -> Question:
     """Raises Misasked."""
     if name not in QUESTIONS:
-        raise Misasked(f"There is no tool {name}: {', '.join(QUESTIONS)}")
+        raise Misasked(f"There is no tool {name}; the tools: {', '.join(QUESTIONS)}")
     return QUESTIONS[name]
 
 

@@ -216,7 +216,7 @@ def problem(choice: Choice) -> str | None:
     """Why these passes cannot be applied, or None."""
     unknown = [name for name in choice.passes if name not in PASSES]
     if unknown or not choice.passes:
-        return f"There is no pass {''.join(unknown[:1])!r}; known are {', '.join(PASSES)}."
+        return f"There is no pass {''.join(unknown[:1])!r}; choose from {', '.join(PASSES)}."
     if "activation" in choice.passes and (choice.old not in ACTIVATIONS or choice.new not in ACTIVATIONS.values()):
         return f"No activation {choice.old!r} can be swapped for {choice.new!r}: name one of {', '.join(ACTIVATIONS)}."
     return None

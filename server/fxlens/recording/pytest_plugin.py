@@ -17,7 +17,7 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--fxlens-record",
         action="store_true",
-        help="note how the tests construct and call modules, in fxlens.examples.toml",
+        help="record how the tests construct and call modules, in fxlens.examples.toml",
     )
 
 

@@ -140,7 +140,7 @@ def save(path: str, found: examples.Examples, folder: str) -> list[str]:
                 else:
                     write_source(path, before, text)
                 return notes
-        raise OSError(f"{path} is being written by others")
+        raise OSError(f"another process is writing {path}")
     except (OSError, ValueError, SyntaxError) as error:
         handle, other = tempfile.mkstemp(prefix="fxlens.examples-", suffix=".toml")
         with os.fdopen(handle, "w", encoding="utf-8") as file:

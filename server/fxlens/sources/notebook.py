@@ -111,7 +111,7 @@ class Notebook:
             return cls("", "", (), (), name=name)
         found = []
         for number, cell in enumerate(data["cells"], 1):
-            if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            if isinstance(cell, dict) and cell.get("cell_type") == "code" and _cell_language(cell) in ("python", ""):
                 content = cell.get("source") or ""
                 found.append((number, "".join(map(str, content)) if isinstance(content, list) else str(content)))
         return cls.joined(found, name=name)
@@ -285,6 +285,13 @@ def _language(data: dict[str, Any]) -> str:
         if isinstance(found := metadata.get(name), dict) and found.get(key):
             return str(found[key]).lower()
     return ""
+
+
+def _cell_language(cell: dict[str, Any]) -> str:
+    """What the user chose for this cell in VS Code: shellscript, plaintext."""
+    metadata = cell.get("metadata")
+    chosen = metadata.get("vscode") if isinstance(metadata, dict) else None
+    return str(chosen.get("languageId") or "") if isinstance(chosen, dict) else ""
 
 
 def _read(content: str, parsed: bool) -> _Lines:

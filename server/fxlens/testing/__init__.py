@@ -1,4 +1,4 @@
-"""For tests of a project: `assert_captures` fails where a model cannot be captured as it should."""
+"""For tests of a project: `assert_captures` fails if a model is not captured as required."""
 
 from .assertion import NotCaptured, assert_captures
 

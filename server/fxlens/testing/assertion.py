@@ -9,7 +9,7 @@ __all__ = ["NotCaptured", "assert_captures"]
 
 
 class NotCaptured(AssertionError):
-    """A model is not captured as it should be.  ``findings`` are the problems, as `fxlib.diagnose` has them."""
+    """A model is not captured as required.  ``findings`` are the problems, as `fxlib.diagnose` has them."""
 
     def __init__(self, text: str, findings: Iterable[Any] = ()) -> None:
         super().__init__(text)
@@ -29,27 +29,27 @@ def assert_captures(
     leaf_modules: Iterable[str] | None = None,
     tracer: Callable[[], Any] | None = None,
 ) -> None:
-    """Fails unless the model is captured as it should be.  The model is afterwards as it was.
+    """Fails unless the model is captured as required.  The model is not changed.
 
-    What is not given of ``leaf_modules`` and ``tracer`` is that of the project, ``[tool.fxlens]`` of the present folder
-    or above.
+    Without ``leaf_modules`` or ``tracer``, the project's apply, ``[tool.fxlens]`` in the present folder or above.
 
     Args:
         model: a module, in the mode (train or eval) that it is captured in.
         inputs: the arguments of forward: a tensor, a tuple, or a dict of keyword arguments.
-        fx: torch.fx traces it, and its graph gives what the model gives for these inputs.
-        export: torch.export takes it.
-        breaks: torch.compile has at most so many graph breaks. None: it is not asked.
-        recompiles: called again, also with ``more``, torch.compile compiles at most so often again. None: as above.
-        dynamic: torch.export keeps the sizes variable that the model takes others of: all of them, or those named by
-            parameter, ``{"x": (0,)}``, of which it has to take others.
-        more: further inputs of the same form.
+        fx: torch.fx traces it, and the graph gives the same result as the model for these inputs.
+        export: torch.export accepts it.
+        breaks: torch.compile has at most this many graph breaks. None: not checked.
+        recompiles: torch.compile recompiles at most this many times in three calls and with ``more``. None: not
+            checked.
+        dynamic: torch.export keeps every size dynamic that the model itself accepts in other sizes; or, by parameter,
+            the named dimensions, ``{"x": (0,)}``, which the model has to accept in other sizes.
+        more: further inputs with the same structure.
         leaf_modules: paths or class names that torch.fx keeps as leaves.
-        tracer: makes the tracer that decides, also on leaf modules, such as a subclass of torch.fx.Tracer.
+        tracer: makes the tracer to use, such as a subclass of torch.fx.Tracer; it also decides on leaf modules.
 
     Raises:
         ImportError: the project's tracer cannot be imported; the same for whatever else importing it raises.
-        NotCaptured: it is not; the text has the findings as ``fxlens check`` shows them.
+        NotCaptured: a requirement is not met; the text has the findings as ``fxlens check`` shows them.
     """
     __tracebackhide__ = True
     from fxlib import diagnose

@@ -48,7 +48,7 @@ def judge(model: Any, inputs: Any, more: Iterable[Any], wanted: Wanted) -> tuple
 def _export(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
     if not wanted.export or verdict.outcome == "captured":
         return [], []
-    return ["torch.export does not take it"], [each for each in verdict.findings if each.severity == "error"]
+    return ["torch.export does not accept it"], [each for each in verdict.findings if each.severity == "error"]
 
 
 def _compile(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
@@ -75,7 +75,7 @@ def _shapes(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
         failures = [text for name, dim in sorted(named) if (text := _never(verdict.dimensions, name, dim))]
     elif verdict.outcome == "captured":
         return [], []
-    return [*failures, *(["torch.export holds for one size only"] if pinned else [])], pinned
+    return [*failures, *(["the exported program is valid for one size only"] if pinned else [])], pinned
 
 
 def _never(known: Mapping[tuple[str, int], str], name: str, dim: int) -> str:

@@ -20,7 +20,7 @@ def failure_text(model: Any, failures: Iterable[str], findings: Iterable[Any]) -
     from fxlib.diagnosis import fixes
 
     name = getattr(model, "__name__", type(model).__name__)
-    lines = [f"{name} is not captured as it should be:", *(f"  {each}" for each in failures)]
+    lines = [f"{name} is not captured as required:", *(f"  {each}" for each in failures)]
     parts = []
     home = _home(model)
     for each in findings:

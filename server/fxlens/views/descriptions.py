@@ -16,8 +16,8 @@ from .verdicts import NAMES, outcome, told
 
 _MANY = 6
 _ROLES = {
-    "meant": "Meant to be captured", "root": "A root model", "other": "Nothing says that it is captured",
-    "aside": "Looks like no model",
+    "meant": "Meant to be captured", "root": "A root model", "other": "Nothing shows that it is meant to be captured",
+    "aside": "Does not look like a model",
 }  # fmt: skip
 
 

@@ -78,8 +78,8 @@ def _too_large(target: Target, drawing: Drawing) -> str:
     """What is left out of a graph that nobody could look at as a whole."""
     count = len(target["nodes"])
     said = [
-        "so much of it cannot be drawn at once, so its modules are collapsed" if drawing.collapsed else "",
-        f"only {MOST:,} of them are described" if count > MOST else "",
+        "its modules are collapsed, because that is too many to draw" if drawing.collapsed else "",
+        f"only {MOST:,} of them have details" if count > MOST else "",
     ]
     return f"This graph has {count:,} nodes: {', and '.join(filter(None, said))}." if any(said) else ""
 

@@ -247,9 +247,9 @@ class _Guess:
         if not mistake and not self.construct and (self.searched or self.fails):
             return record.graded(finding, "info")  # nothing of tracing: rather how it is constructed
         if self.construct:
-            text = f"This holds for an assumed construction of {self.name}: {self.construct}"
+            text = f"Found with assumed arguments of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):
-            text = f"This holds for assumed inputs of {self.name}: {self.inputs}"
+            text = f"Found with assumed inputs of {self.name}: {self.inputs}"
         else:
             return finding
         severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]

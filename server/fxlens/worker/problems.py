@@ -72,7 +72,7 @@ def inputs_do_not_fit(job: Job, target: Target, error: example_inputs.CannotUseI
 def unusable_tracer(job: Job, error: BaseException) -> Finding:
     """The tracer of the project's configuration cannot be imported or constructed."""
     assert job.tracer is not None
-    text = f"The project's tracer `{job.tracer.name}` cannot be used: {brief(error)}. torch.fx's own was used instead"
+    text = f"The project's tracer `{job.tracer.name}` cannot be used: {brief(error)}. torch.fx's own is used instead"
     return record.finding("FX312", "error", text, related=_raised_by(job, error))
 
 
@@ -140,15 +140,15 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             related.append(record.related(text, record.span(file, line)))
     names = [*what.modules, *what.names]
     if names:
-        parts.append(f"Placeholders stand for {_listed(names)}, which cannot be imported.")
+        parts.append(f"Placeholders replace {_listed(names)}, which cannot be imported.")
     if what.former:
-        parts.append(f"Only earlier versions have {_listed([*what.former])}; here that is as it was in these.")
+        parts.append(f"Only earlier versions have {_listed([*what.former])}; FX Lens provides the earlier definition.")
         own = [line for file, line in what.former.values() if key(file) == key(job.path)]
         span = span or (record.span(job.path, own[0]) if own else None)
     for name, reason in what.packages.items():
         parts.append(f"The `__init__` of the package {name} was left out, since it raises {reason}.")
     for name, (file, taken) in what.hidden.items():
-        text = f"{name} was taken from {_folder(job, taken)}, since {_folder(job, file)} does not have what is imported"
+        text = f"{name} was taken from {_folder(job, taken)}, since {_folder(job, file)} does not define it"
         related.append(record.related(text, record.span(file, 1)))
         parts.append(f"{text}.")
     severity: record.Severity = "info"

@@ -170,7 +170,7 @@ def module_base() -> type:
                 return super().__getattr__(name)
             except AttributeError as error:
                 gone = getattr(type(self), "stands_for", "its base")
-                raise BaseNotInstalled(f"{error}, and {gone}, which may have it, cannot be imported") from None
+                raise BaseNotInstalled(f"{error}, and {gone}, which may define it, cannot be imported") from None
 
         @property
         def hparams(self) -> Any:

@@ -46,7 +46,7 @@ def without(kind: type) -> Iterator[None]:
     def missing(self: Any, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NotInstalled(f"{kind.__name__} was made without its file, and {name} of it is used here")
+        raise NotInstalled(f"{kind.__name__} was created without its file, but {name} of it is used here")
 
     empty = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": missing})
 

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from fxlib.captures import judge, specify
+from fxlib.captures.guards import around
 from fxlib.ir.span import source_text
 from tests.fxlib.diagnosis.snippets import load
 
@@ -58,3 +60,76 @@ def test_without_it_nothing_is_found_and_the_batch_varies(name, tmp_path):
     assert [each.code for each in found.findings] == [] and found.verdicts["shapes"].outcome == "captured"
     specification = specify(model, inputs)
     assert specification.proven and '0: Dim("batch"' in specification.text
+
+
+class Strided(nn.Sequential):
+    def __init__(self):
+        super().__init__(*(nn.Conv2d(width, 4, 3, stride=2, padding=1) for width in (3, 4, 4)))
+
+    def forward(self, x):
+        return super().forward(x).mean((2, 3))
+
+
+def test_a_least_size_is_found_from_the_guards_of_torch():
+    """Each export takes a second or more: not one for each size below it."""
+    specification = specify(Strided().eval(), (torch.randn(2, 3, 24, 24),))
+    text = '{"x": {0: Dim("batch"), 2: Dim("height", min=9), 3: Dim("width", min=9)}}'
+    assert specification.proven and specification.text == text
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (
+            nn.Conv2d(3, 4, 7, stride=2, padding=3),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+        ),
+        (nn.Conv2d(3, 4, 11, stride=4, padding=2), *(nn.MaxPool2d(3, 2) for _ in range(3))),
+    ],
+    ids=["a size is named", "no size is named"],
+)
+def test_what_makes_the_export_fail_without_advice_is_left_out(layers):
+    """torch.export cannot compare the sizes behind a stride and several poolings: errors of its own solver."""
+    specification = specify(nn.Sequential(*layers).eval(), (torch.randn(2, 3, 64, 64),))
+    assert specification.proven and specification.text == '{"input": {0: Dim("batch")}}'
+    assert len(specification.limits) == 2
+
+
+SOURCE = "L['x'].size()[2]"
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        (["(1 + (((-1) + size) // 32)) != 1"], (33, None)),
+        (["size != 64"], (2, 63)),
+        (["size > 4", "size // 2 < 100"], (5, 199)),
+        (["size != other"], (2, None)),
+        (["__import__('os').abort() != size"], (2, None)),
+        (["1 // (size - 3) != 1"], (5, None)),
+    ],
+)
+def test_a_range_is_what_the_guards_leave_about_the_example(guards, expected):
+    start = f"- Not all values of height = {SOURCE} in the specified range height <= 99 satisfy the generated guard "
+    text = "\n".join(f"{start}{each.replace('size', SOURCE)}." for each in guards)
+    assert around(text, "height", 2, None, 48) == expected
+    assert around(text, "width", 2, None, 48) == (2, None)
+
+
+class Positions(nn.Module):
+    """A table of 34 positions, the first two for padding, as in OPT."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(50, 8), nn.Embedding(34, 8)
+
+    def forward(self, ids):
+        return self.tokens(ids) + self.positions(torch.arange(ids.shape[1]) + 2)
+
+
+def test_a_length_ends_where_the_table_of_positions_does():
+    """torch.export takes any length: the program raises only when it runs."""
+    specification = specify(Positions().eval(), (torch.randint(50, (2, 6)),))
+    text = '{"ids": {0: Dim("batch"), 1: Dim("length", max=32)}}'
+    assert specification.proven and specification.text == text

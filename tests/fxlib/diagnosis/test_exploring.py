@@ -224,7 +224,7 @@ def test_a_failure_that_a_call_without_the_argument_never_has_is_a_warning():
     x = torch.randn(2, 3)
     absent = fxlib.diagnose(Conditioned(), x)
     assert [(each.code, each.severity) for each in absent.findings] == [("FX201", "warning"), ("FX199", "warning")]
-    assert "because of `condition is not None`: AttributeError" in absent.findings[1].message
+    assert "branch that `condition is not None` selects: AttributeError" in absent.findings[1].message
     given = fxlib.diagnose(Conditioned(), (x, x))
     assert ("FX199", "error") in [(each.code, each.severity) for each in given.findings]
 

@@ -36,7 +36,7 @@ def test_a_lookup_in_an_argument_that_defaults_to_none_says_so(tmp_path):
     report = diagnose(text, tmp_path)
     (finding,) = [each for each in report.findings if each.code == "FX105"]
     assert finding.message == (
-        "`'key' not in cache` looks into `cache`, which defaults to None, but tracing passes a Proxy. "
+        "`'key' not in cache` reads `cache`, which defaults to None, but tracing passes a Proxy. "
         "Set `cache=None` for the trace with concrete_args"
     )
     assert diagnose(text, tmp_path, options='{"concrete_args": {"cache": None}}').codes() == []

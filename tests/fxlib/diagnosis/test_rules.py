@@ -7,7 +7,7 @@ import pytest
 from fxlib.diagnosis import RULES
 
 from .snippets import diagnose, load, torch_error
-from .words import assert_plain
+from .words import RIDDLES, assert_plain
 
 # A branch that was taken wrongly shows the next problem too.
 COMPANIONS = {"FX195": {"FX202"}, "FX203": {"FX217"}}
@@ -46,6 +46,11 @@ def test_verdict_is_that_of_torch_fx(rule, tmp_path):
     assert (torch_error(module, rule.options) is not None) == rule.loud
     module = load(rule.good, tmp_path)
     assert torch_error(module) is None
+
+
+def test_titles_and_messages_are_plain():
+    texts = [text for rule in RULES.values() for text in (rule.title, rule.message, rule.advice)]
+    assert [text for text in texts if RIDDLES.search(text)] == []
 
 
 def test_every_code_has_its_place():

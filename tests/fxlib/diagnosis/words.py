@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from fxlib.diagnosis.report import Finding
 
 RIDDLES = re.compile(
-    r"mended|\btold\b|its truth|behind|asked of|comes by|goes on|without a word|way out", re.IGNORECASE
+    r"mended|\btold\b|its truth|behind|asked of|comes by|goes on|goes the way|without a word|way out|is otherwise"
+    r"|something else|of its own accord|takes? for a|looks? into|by itself",
+    re.IGNORECASE,
 )
 
 

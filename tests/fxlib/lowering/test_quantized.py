@@ -86,5 +86,5 @@ def test_models_of_timm_are_built_in_int8_by_tensorrt_rtx(name, tmp_path):
 
 def test_only_the_exchange_form_is_for_an_engine():
     traced = fxlib.symbolic_trace(Net().eval())
-    with pytest.raises(ValueError, match=r"engine='openvino' with form='qdq' only"):
+    with pytest.raises(ValueError, match=r"engine='openvino' needs form='qdq'"):
         quantize_static(traced, [torch.randn(2, 3, 16, 16)], engine="openvino")

@@ -168,7 +168,7 @@ def test_too_many_stages_are_refused_with_the_number():
 def test_what_makes_no_stages_is_refused():
     graph_module = fxlib.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
     for count in (0, -1):
-        with pytest.raises(ValueError, match=f"one stage or more, not {count}"):
+        with pytest.raises(ValueError, match=f"must be 1 or more, not {count}"):
             split_into_stages(graph_module, count, torch.randn(1, 2))
     with pytest.raises(KeyError, match=r"'flop'.*'flops', 'parameters'"):
         split_into_stages(graph_module, 2, torch.randn(1, 2), weigh="flop")

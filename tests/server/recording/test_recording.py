@@ -151,7 +151,7 @@ def test_interrupted_and_ended_after_some_calls(workspace):
     train = workspace / "train.py"
     train.write_text(train.read_text() + "\nwhile True: net(torch.randn(1, 5, 16))\n")
     done = record(workspace, "--calls", "40")
-    assert "40 calls recorded, the program is ended" in done.stderr and len(recorded(workspace)) == 3
+    assert "40 calls recorded; stopping the program" in done.stderr and len(recorded(workspace)) == 3
     (workspace / examples.NAME).unlink()
     command = [sys.executable, "-m", "fxlens", "record", "--", sys.executable, "-u", "train.py"]
     running = subprocess.Popen(

@@ -29,7 +29,7 @@ export async function editInputs(lens: Lens, uri: unknown, target: unknown): Pro
 /** A line to edit, with what comes of it under it, and a button for earlier ones. */
 function ask(client: LanguageClient, params: { uri: string; target: string }, known: InputsAnswer, earlier: string[]): Promise<string | undefined> {
   const box = vscode.window.createInputBox();
-  const prompt = 'How it is constructed, an arrow, and the arguments of forward';
+  const prompt = 'The construction, an arrow, and the arguments of forward';
   let timer: NodeJS.Timeout | undefined;
   let cancel: vscode.CancellationTokenSource | undefined;
   const verdict = async () => {

@@ -175,7 +175,7 @@ export class Lens implements vscode.Disposable {
       await client?.dispose(STOP_MS);
     } catch (error) {
       // A server that does not end by itself is killed by the client; the next one starts all the same.
-      this.logger.warn(`The server was ended: ${String(error)}`);
+      this.logger.warn(`The server was stopped: ${String(error)}`);
     }
   }
 

@@ -197,7 +197,7 @@ describe('engines', () => {
     const cpu = { name: 'c', label: 'C', runs_on: 'CPU', precisions: ['fp32'], dynamic: true, missing: null };
     expect(engineChoices([gpu, cpu])).toEqual([
       { label: 'C', description: 'CPU, fp32', detail: undefined, options: { engine: 'c', precision: 'fp32' } },
-      { label: 'C, dynamic sizes', description: 'CPU, fp32; what dynamic_shapes name, or the first dimension, may change', detail: undefined, options: { engine: 'c', precision: 'fp32', dynamic: true } },
+      { label: 'C, dynamic sizes', description: 'CPU, fp32; the sizes in dynamic_shapes, or the first dimension, may change', detail: undefined, options: { engine: 'c', precision: 'fp32', dynamic: true } },
       { label: 'G', description: 'GPU, fp32', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp32' } },
       { label: 'G, fp16', description: 'GPU, fp16', detail: 'Not available: there is no GPU', options: { engine: 'g', precision: 'fp16' } },
     ]);

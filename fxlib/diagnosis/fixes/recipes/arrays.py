@@ -11,7 +11,7 @@ from fxlib.diagnosis.fixes.recipes.numbers import torch_call
 
 @recipe("without-numpy")
 def without_numpy(site: Site) -> Draft | None:
-    """`a = x.numpy()` to `a = x.detach()`, with the functions of NumPy in forward as those of torch."""
+    """Replace `a = x.numpy()` with `a = x.detach()`, and NumPy functions in forward with those of torch."""
     if site.function is None:
         return None
     edits: list[Edit] = []

@@ -288,7 +288,7 @@ def use_result(site: Site) -> Draft | None:
 
 @recipe("local-value")
 def local_value(site: Site) -> Draft | None:
-    """Keep the value in a local variable where only this function reads the attribute."""
+    """Keep the value in a local variable, if no other function reads the attribute."""
     statement, function, owner = site.statement, site.function, site.source.class_of(site.node)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or function is None or owner is None:
         return None

@@ -14,8 +14,8 @@ __all__ = ["HAZARD"]
 
 @recipe("if-to-where")
 def if_to_where(site: Site) -> Draft | None:
-    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`. A divisor, or
-    what `log` and its like get, is 1 where the branch kept it out, for the sake of the gradient."""
+    """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`. A divisor or
+    an argument of `log` and the like becomes 1 where the branch excluded it, so that gradients stay finite."""
     for node in site.nearest(ast.IfExp, ast.If):
         if isinstance(node, ast.IfExp):
             return _ternary(site, node)
@@ -24,7 +24,7 @@ def if_to_where(site: Site) -> Draft | None:
 
 
 _WHERE_NOTE = "both branches are computed in every call"
-HAZARD = "gradients may be NaN: torch.where computes a branch also where its condition does not hold"
+HAZARD = "gradients may be NaN: torch.where also computes the branch that is not selected"
 _CONDITION = "\0"  # stands in the text of a side for the condition that guards an operand
 
 

@@ -14,7 +14,7 @@ _CONVERSIONS = ("int", "float", "bool", "complex")
 
 @recipe("if-to-cond")
 def if_to_cond(site: Site) -> Draft | None:
-    """`if` to `torch.cond`, with a function for each side; both are captured, and one of them runs."""
+    """Replace an `if` with `torch.cond` and a function for each side: both are captured, and one of them runs."""
     node = next(site.nearest(ast.If), None)
     function = site.function
     if node is None or function is None or not site.source.starts_line(node):
@@ -69,8 +69,8 @@ def _returns(block: list[ast.stmt]) -> bool:
 
 @recipe("keep-tensor")
 def keep_tensor(site: Site) -> list[Draft]:
-    """`x.max().item()`, `float(x.mean())` and `x.tolist()` to the tensor itself, where the code computes with it; with
-    `.detach()` where gradients would flow through it."""
+    """Replace `x.max().item()`, `float(x.mean())` and `x.tolist()` with the tensor itself if the code computes with it,
+    and add `.detach()` if gradients would flow through it."""
     drafts = []
     for call in site.nearest(ast.Call):
         function = call.func
@@ -92,7 +92,7 @@ def keep_tensor(site: Site) -> list[Draft]:
 
 @recipe("item-of-tensor")
 def item_of_tensor(site: Site) -> Draft | None:
-    """`int(lengths.max())` to `lengths.max().item()`, which is exported as a symbol."""
+    """Replace `int(lengths.max())` with `lengths.max().item()`, which is exported as a symbol."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id in ("int", "float") and len(call.args) == 1:
             inner = call.args[0]
@@ -106,7 +106,7 @@ def item_of_tensor(site: Site) -> Draft | None:
 
 @recipe("torch-math")
 def torch_math(site: Site) -> list[Draft]:
-    """`math.sqrt(x.sum())` to `torch.sqrt(x.sum())`, or of `x.sum().detach()` where gradients would flow through it."""
+    """Replace `math.sqrt(x.sum())` with `torch.sqrt(x.sum())`, with `.detach()` if gradients would flow through it."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name and name.startswith("math.") and len(call.args) == 1 and not call.keywords:
@@ -122,7 +122,7 @@ def torch_math(site: Site) -> list[Draft]:
 
 @recipe("mask-to-where")
 def mask_to_where(site: Site) -> Draft | None:
-    """`x[mask].sum()` and `x[mask].mean()` to `torch.where`, which keeps the size."""
+    """Replace `x[mask].sum()` and `x[mask].mean()` with `torch.where`, which keeps the size."""
     for call in site.nearest(ast.Call):
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr not in ("sum", "mean") or call.args:
@@ -145,7 +145,7 @@ def mask_to_where(site: Site) -> Draft | None:
 
 @recipe("check-condition")
 def check_condition(site: Site) -> list[Draft]:
-    """A question about a size that depends on values, stated before it with `torch._check`."""
+    """State the condition on a data-dependent size with `torch._check` before the code that needs it."""
     statement = site.statement
     if not isinstance(site.node, ast.expr) or statement is None or not site.source.starts_line(statement):
         return []
@@ -159,7 +159,7 @@ def check_condition(site: Site) -> list[Draft]:
     drafts = []
     for text in (site.text(test), _negated(site, test)):
         line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
-        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises where `{text}` does not hold"))
+        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises if `{text}` does not hold"))
     return drafts
 
 
@@ -190,7 +190,7 @@ def _is_number(test: ast.expr) -> bool:
 
 @recipe("assert-async")
 def assert_async(site: Site) -> Draft | None:
-    """`assert c, m` about the values of a tensor to `torch._assert_async(c, m)`, which is exported."""
+    """Replace `assert c, m` on tensor values with `torch._assert_async(c, m)`, which is exported."""
     statement = site.statement
     if not isinstance(statement, ast.Assert):
         return None
@@ -203,7 +203,7 @@ def assert_async(site: Site) -> Draft | None:
 
 @recipe("stack-tensors")
 def stack_tensors(site: Site) -> Draft | None:
-    """`torch.tensor([a, b])` of tensors to `torch.stack([a, b])`."""
+    """Replace `torch.tensor([a, b])` of tensors with `torch.stack([a, b])`."""
     for call in site.nearest(ast.Call):
         if site.call_name(call) != "torch.tensor" or len(call.args) != 1 or call.keywords:
             continue
@@ -216,7 +216,7 @@ def stack_tensors(site: Site) -> Draft | None:
 
 @recipe("state-to-buffer")
 def state_to_buffer(site: Site) -> Draft | None:
-    """A counter or a tensor that forward keeps in an attribute, as a buffer, which is part of the program."""
+    """Keep a counter or tensor that forward stores in an attribute in a buffer, which is part of the program."""
     owner = site.source.class_of(site.node)
     attribute = next(
         (
@@ -283,7 +283,7 @@ def _written(site: Site, node: ast.AST, me: str, name: str) -> str | None:
 
 @recipe("slice-table")
 def slice_table(site: Site) -> list[Draft]:
-    """`x + self.position` to `x + self.position[:, : x.shape[1]]`, for all sizes up to that of the table."""
+    """Replace `x + self.position` with `x + self.position[:, : x.shape[1]]`, for all sizes up to that of the tensor."""
     drafts = []
     for node in site.nearest(ast.BinOp):
         for own, other in ((node.right, node.left), (node.left, node.right)):
@@ -299,7 +299,7 @@ def slice_table(site: Site) -> list[Draft]:
 
 @recipe("data-to-detach")
 def data_to_detach(site: Site) -> Draft | None:
-    """`x.data` to `x.detach()`, in all of the method."""
+    """Replace `x.data` with `x.detach()` in the whole method."""
     if site.function is None:
         return None
     read = [
@@ -313,7 +313,7 @@ def data_to_detach(site: Site) -> Draft | None:
 
 @recipe("copy-without-grad")
 def copy_without_grad(site: Site) -> Draft | None:
-    """`self.weight.data = v` to `self.weight.copy_(v)` under `torch.no_grad()`."""
+    """Replace `self.weight.data = v` with `self.weight.copy_(v)` under `torch.no_grad()`."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not site.source.starts_line(statement):
         return None
@@ -323,4 +323,4 @@ def copy_without_grad(site: Site) -> Draft | None:
     no_grad, edits = site.need("torch.no_grad")
     inner = site.source.indent_of(statement) + site.source.indent_unit
     text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Write into the tensor itself", [*edits, site.source.replace(statement, text)])
+    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)])

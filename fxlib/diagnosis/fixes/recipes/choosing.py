@@ -21,8 +21,8 @@ class _Rows(NamedTuple):
 
 @recipe("rows-by-mask")
 def rows_by_mask(site: Site) -> Draft | None:
-    """`rows = [row for row in x if c]` and `torch.stack(rows)` to `rows = x[mask]`, and the same of a loop with
-    `append`."""
+    """Replace `rows = [row for row in x if c]` and `torch.stack(rows)` with `rows = x[mask]`, or a loop with `append`
+    likewise."""
     found = _comprehension(site) or _loop(site)
     function = site.function
     if found is None or function is None:
@@ -97,7 +97,7 @@ def _loop(site: Site) -> _Rows | None:
 
 @recipe("slice-without-asking")
 def slice_without_asking(site: Site) -> Draft | None:
-    """`if len(x) > n: x = x[:n]` to `x = x[:n]`, which leaves what is shorter as it is."""
+    """Replace `if len(x) > n: x = x[:n]` with `x = x[:n]`, which does not change a shorter `x`."""
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or len(node.body) != 1 or not isinstance(node.test, ast.Compare):
         return None
@@ -117,7 +117,7 @@ def slice_without_asking(site: Site) -> Draft | None:
     asked = {f"{name}.shape[{dim}]", f"{name}.size({dim})", *([f"len({name})"] if not dim else [])}
     if _text(test.left) not in asked or _text(last.upper) != _text(test.comparators[0]):
         return None
-    return Draft("Slice without asking for the size", [site.source.replace(node, site.text(statement))])
+    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))])
 
 
 def _text(node: ast.AST) -> str:
@@ -130,7 +130,7 @@ _FILLED = {">": 0, "!=": 0, ">=": 1}
 
 @recipe("without-empty-case")
 def without_empty_case(site: Site) -> Draft | None:
-    """`if len(rows) == 0: continue` and `if mask.any():` around what does nothing with an empty part: without them."""
+    """Remove `if len(rows) == 0: continue` and `if mask.any():` before code that does nothing for an empty tensor."""
     node = next(site.nearest(ast.If), None)
     asked = _asked(node.test) if node is not None and not node.orelse else None
     if node is None or asked is None or not site.source.starts_line(node):
@@ -154,7 +154,7 @@ def without_empty_case(site: Site) -> Draft | None:
     if edit is None:
         return None
     return Draft(
-        f"Leave out whether `{name}` is empty",
+        f"Remove the test whether `{name}` is empty",
         [edit],
         branches=Branches(1, (made,), (made, edit)),
     )

@@ -28,8 +28,8 @@ _SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
 
 @recipe("only-in-python")
 def only_in_python(site: Site) -> Draft | None:
-    """A statement that prints, logs, writes a file or reads a clock, run with `if not torch.compiler.is_compiling():`
-    only."""
+    """Put a statement that prints, logs, writes a file or reads a clock under
+    `if not torch.compiler.is_compiling():`."""
     statement, function = site.statement, site.function
     if statement is None or function is None:
         return None
@@ -42,7 +42,7 @@ def only_in_python(site: Site) -> Draft | None:
         lines = site.source.segment(each).split("\n")
         body = "\n".join([lines[0], *(unit + line if line.strip() else line for line in lines[1:])])
         edits = [*edits, site.source.replace(each, f"if not {compiling}():\n{indent}{unit}{body}")]
-    return Draft("Leave it out of the graph", edits, "compiled, it does nothing")
+    return Draft("Run it only in eager", edits, "it does nothing when compiled")
 
 
 def _together(statement: ast.stmt, function: FunctionNode) -> list[ast.stmt] | None:
@@ -93,7 +93,7 @@ def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
 
 @recipe("say-and-choose")
 def say_and_choose(site: Site) -> Draft | None:
-    """`if c: print(m); x = y` to `torch.where`, with what it says run in Python only."""
+    """Replace `if c: print(m); x = y` with `torch.where`, and print only when not compiling."""
     node = next(site.nearest(ast.If), None)
     said = [each for each in node.body if _says(each)] if node is not None else []
     if node is None or node.orelse or not said or len(said) == len(node.body):
@@ -117,28 +117,28 @@ def say_and_choose(site: Site) -> Draft | None:
         return [*edits, *(replace(each, text=first + each.text) if each.start == own else each for each in changes)]
 
     branches = draft.branches and replace(draft.branches, after=tuple(with_it(draft.branches.after)))
-    note = f"{draft.note}; compiled, it says nothing"
+    note = f"{draft.note}; no message when compiled"
     return replace(
         draft,
         edits=with_it(draft.edits),
         branches=branches,
         note=note,
-        title=f"{draft.title}, and say it in Python only",
+        title=f"{draft.title}, and report it only in eager",
     )
 
 
 @recipe("without-copy")
 def without_copy(site: Site) -> Draft | None:
-    """`copy.deepcopy(self.inner)` in forward to `self.inner`."""
+    """Replace `copy.deepcopy(self.inner)` in forward with `self.inner`."""
     for call in site.nearest(ast.Call):
         if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
-            return Draft("Use it without copying", [site.source.replace(call, site.text(call.args[0]))])
+            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))])
     return None
 
 
 @recipe("without-script")
 def without_script(site: Site) -> Draft | None:
-    """`self.inner = torch.jit.script(Inner())` to the module that was scripted, `@torch.jit.script` to nothing."""
+    """Replace `torch.jit.script(Inner())` with `Inner()`, and remove `@torch.jit.script`."""
     attributes = {node.attr for node in ast.walk(site.node) if isinstance(node, ast.Attribute)}
     owner = site.source.class_of(site.node)
     for node in ast.walk(owner) if owner is not None else ():
@@ -147,7 +147,7 @@ def without_script(site: Site) -> Draft | None:
         same = [target for target in node.targets if isinstance(target, ast.Attribute) and target.attr in attributes]
         if same and site.call_name(node.value) in _SCRIPTED:
             inner = site.text(node.value.args[0])
-            return Draft("Use the module that was scripted", [site.source.replace(node.value, inner)])
+            return Draft("Use the module without scripting it", [site.source.replace(node.value, inner)])
     called = {node.id for node in ast.walk(site.node) if isinstance(node, ast.Name)}
     functions = [each for each in site.source.tree.body if isinstance(each, ast.FunctionDef) and each.name in called]
     for function in functions:
@@ -160,7 +160,7 @@ def without_script(site: Site) -> Draft | None:
 
 @recipe("hoist-definition")
 def hoist_definition(site: Site) -> Draft | None:
-    """A class or function that forward defines, moved out of the class."""
+    """Move a class or function that forward defines to module level."""
     statement = site.statement
     if not isinstance(statement, ast.ClassDef | ast.FunctionDef) or site.function is None:
         return None
@@ -181,7 +181,7 @@ def hoist_definition(site: Site) -> Draft | None:
 
 @recipe("exclude-from-compile", kind="around")
 def exclude_from_compile(site: Site) -> Draft | None:
-    """A way around: the call through `torch.compiler.disable`, so that the graphs before and after it stay whole."""
+    """As a workaround, make the call through `torch.compiler.disable`, so that the code around it stays compiled."""
     for node in [site.node, *site.source.ancestors(site.node)]:
         if isinstance(node, ast.stmt):
             return None
@@ -200,13 +200,13 @@ def _names_class(function: ast.expr) -> bool:
 
 @recipe("dynamo-setting")
 def dynamo_setting(site: Site) -> Draft | None:
-    """Dynamo's own setting that keeps such an operator in the graph, once for the file."""
+    """Set the option of Dynamo that keeps such an operator in the graph, once for the file."""
     setting = SETTINGS.get(site.finding.code)
     if setting is None:
         return None
     config, edits = site.need(_CONFIG)
     text = f"{config}.{setting} = True"
-    note = "a setting for all that is compiled in the process; importing the file imports torch's compiler"
+    note = "it applies to everything that the process compiles, and importing the file then imports torch's compiler"
     return Draft(f"Set {text}", [*edits, _at_the_top(site, text)], note)
 
 
@@ -223,7 +223,7 @@ def _at_the_top(site: Site, text: str) -> Edit:
 
 @recipe("identity-to-is")
 def identity_to_is(site: Site) -> Draft | None:
-    """`id(x) == id(y)` and `x.data_ptr() == y.data_ptr()` to `x is y`."""
+    """Replace `id(x) == id(y)` and `x.data_ptr() == y.data_ptr()` with `x is y`."""
     for node in site.nearest(ast.Compare):
         if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
             continue
@@ -247,7 +247,7 @@ def _identified(node: ast.expr) -> ast.expr | None:
 
 @recipe("plain-parameter")
 def plain_parameter(site: Site) -> Draft | None:
-    """`nn.Parameter(v)` in forward to `v`: what is made in each call is never trained."""
+    """Replace `nn.Parameter(v)` in forward with `v`: a parameter that each call creates is never trained."""
     for call in site.nearest(ast.Call):
         if (site.call_name(call) or "").endswith("nn.Parameter") and len(call.args) == 1:
             return Draft("Use the tensor itself", [site.source.replace(call, site.text(call.args[0]))])
@@ -256,7 +256,7 @@ def plain_parameter(site: Site) -> Draft | None:
 
 @recipe("sorted-to-sort")
 def sorted_to_sort(site: Site) -> Draft | None:
-    """`sorted(x, key=lambda v: v.item())` to `x.sort().values.unbind()`."""
+    """Replace `sorted(x, key=lambda v: v.item())` with `x.sort().values.unbind()`."""
     for call in site.nearest(ast.Call):
         if not isinstance(call.func, ast.Name) or call.func.id != "sorted" or len(call.args) != 1:
             continue
@@ -284,7 +284,7 @@ def _item_of_argument(node: ast.expr) -> bool:
 
 @recipe("all-of-list")
 def all_of_list(site: Site) -> Draft | None:
-    """`self.experts[which](x)` to all of them, and the one that is wanted of their results."""
+    """Replace `self.experts[which](x)` with calls of all experts, and select one of their results."""
     for call in site.nearest(ast.Call):
         picked = call.func
         if not isinstance(picked, ast.Subscript) or isinstance(picked.slice, ast.Slice | ast.Constant | ast.Tuple):

@@ -12,8 +12,8 @@ from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 
 @recipe("raise-to-assert")
 def raise_to_assert(site: Site) -> Draft | None:
-    """`if c: raise E(m)` about the values of a tensor to `torch._assert_async(torch.logical_not(c), m)`, which is part
-    of the program."""
+    """Replace `if c: raise E(m)` on tensor values with `torch._assert_async(torch.logical_not(c), m)`, which is part of
+    the program."""
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Raise):
         return None
@@ -35,8 +35,8 @@ def raise_to_assert(site: Site) -> Draft | None:
 
 @recipe("fill-where")
 def fill_where(site: Site) -> Draft | None:
-    """`if not self.ready: self.mean.copy_(m)` to `self.mean.copy_(torch.where(…, m, self.mean))`: buffers that are
-    filled on the first call."""
+    """Replace `if not self.ready: self.mean.copy_(m)`, which fills a buffer in the first call, with
+    `self.mean.copy_(torch.where(…, m, self.mean))`."""
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or not site.source.starts_line(node):
         return None
@@ -53,7 +53,7 @@ def fill_where(site: Site) -> Draft | None:
         lines.append(f"{site.text(tensor)}.copy_({where}({name}, {site.text(value)}, {site.text(tensor)}))")
     text = ("\n" + site.source.indent_of(node)).join(lines)
     edits = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace(node, text)]
-    return Draft("Fill with torch.where", edits, "what is written is computed in every call")
+    return Draft("Fill with torch.where", edits, "the value is computed in every call")
 
 
 def _filled(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
@@ -68,7 +68,7 @@ def _filled(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 @recipe("continue-to-where")
 def continue_to_where(site: Site) -> Draft | None:
-    """`if c: continue` before `x = f(x)` at the end of a loop to `x = torch.where(c, x, f(x))`."""
+    """Replace `if c: continue` before a final `x = f(x)` of a loop with `x = torch.where(c, x, f(x))`."""
     node = next(site.nearest(ast.If), None)
     if node is None or node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Continue):
         return None
@@ -87,12 +87,12 @@ def continue_to_where(site: Site) -> Draft | None:
     text = f"{target.id} = {where}({condition[0]}, {target.id}, {site.text(rest[0].value)})"
     start, end = site.source.range_of(node)[0], site.source.range_of(rest[0])[1]
     changes: list[Edit] = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace_range(start, end, text)]
-    return Draft("Choose with torch.where", changes, "what is left out is computed, too")
+    return Draft("Choose with torch.where", changes, "the skipped part is computed as well")
 
 
 @recipe("unchecked-distribution")
 def unchecked_distribution(site: Site) -> Draft | None:
-    """`Normal(m, s)` to `Normal(m, s, validate_args=False)`: the checks of the arguments ask for their values."""
+    """Replace `Normal(m, s)` with `Normal(m, s, validate_args=False)`, since its checks need the arguments' values."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
         given = [each.arg for each in call.keywords]
@@ -101,5 +101,5 @@ def unchecked_distribution(site: Site) -> Draft | None:
         inner = site.text(call).rstrip()
         text = f"{inner[:-1].rstrip().rstrip(',')}, validate_args=False)"
         note = "invalid arguments no longer raise ValueError"
-        return Draft("Leave out the checks: validate_args=False", [site.source.replace(call, text)], note)
+        return Draft("Turn off argument checks: validate_args=False", [site.source.replace(call, text)], note)
     return None

@@ -14,7 +14,7 @@ _KIND = re.compile(r"<class '([^']+)'>")
 
 @recipe("register-dataclass")
 def register_dataclass(site: Site) -> Draft | None:
-    """A dataclass among the inputs or results, registered with `torch.export.register_dataclass`."""
+    """Register a dataclass among the inputs or results with `torch.export.register_dataclass`."""
     found = _own_class(site)
     if found is None or not any("dataclass" in ast.unparse(each) for each in found[1].decorator_list):
         return None
@@ -24,8 +24,8 @@ def register_dataclass(site: Site) -> Draft | None:
 
 @recipe("register-class")
 def register_class(site: Site) -> Draft | None:
-    """A class whose constructor takes the attributes of its objects by name, registered with
-    `torch.utils._pytree.register_pytree_node`."""
+    """Register a class with `torch.utils._pytree.register_pytree_node`, if its constructor takes its attributes by
+    name."""
     found, kind = _own_class(site), _kind(site)
     if found is not None and found[1].decorator_list:
         return None

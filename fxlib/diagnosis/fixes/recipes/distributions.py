@@ -14,7 +14,7 @@ from fxlib.diagnosis.fixes.recipes.wrapping import wrapped_call
 
 @recipe("wrap-distribution", kind="lift")
 def wrap_distribution(site: Site) -> Draft | None:
-    """Make the distribution in a wrapped function of its parameters."""
+    """Construct the distribution in a wrapped function of its parameters."""
     call = next(iter(site.nearest(ast.Call)), None)
     if not isinstance(call, ast.Call) or site.function is None:
         return None

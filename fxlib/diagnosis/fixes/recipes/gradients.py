@@ -11,8 +11,8 @@ from fxlib.diagnosis.fixes.names import analyse
 
 @recipe("func-grad")
 def func_grad(site: Site) -> Draft | None:
-    """`y = f(x)` and `torch.autograd.grad(y, x, create_graph=True)` to `torch.func.grad` of a function that gives `y`
-    of `x`."""
+    """Replace `y = f(x)` and `torch.autograd.grad(y, x, create_graph=True)` with `torch.func.grad` of a function that
+    computes `y` from `x`."""
     function = site.function
     calls = ast.walk(function) if function is not None else ()
     found = [each for each in calls if isinstance(each, ast.Call) and _asks(site, each)]
@@ -49,7 +49,7 @@ def func_grad(site: Site) -> Draft | None:
     graph = any(each.arg == "create_graph" and ast.unparse(each.value) == "True" for each in call.keywords)
     gradient = f"{grad}({helper})({by.id})" + ("" if graph else ".detach()")
     edits += [_asked(site, call, gradient), *_unmarked(site, siblings[:index], by.id)]
-    return Draft("Use torch.func.grad", edits, "the gradient is computed under torch.no_grad(), too")
+    return Draft("Use torch.func.grad", edits, "the gradient is also computed under torch.no_grad()")
 
 
 def _asks(site: Site, call: ast.Call) -> bool:

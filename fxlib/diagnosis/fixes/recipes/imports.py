@@ -21,7 +21,7 @@ _PACKAGES = ("torch", "torchvision", "einops", "timm")
 
 @recipe("import-name", kind="import")
 def import_name(site: Site) -> Draft | None:
-    """Import the module that a name which nobody defines stands for: ``math``, ``torch``, ``nn``, ``F``, ``np``."""
+    """Import the module of an undefined name: ``math``, ``torch``, ``nn``, ``F``, ``np``."""
     name = site.finding.data.get("name")
     if site.finding.data.get("raises") != "NameError" or not name:
         return None

@@ -34,8 +34,8 @@ class _Left:
 
 @recipe("leave-to-mask")
 def leave_to_mask(site: Site) -> Draft | None:
-    """`if c: break` and `if c: return y` in a `for` to a mask: all steps are computed, and `torch.where` keeps what
-    there was when the loop would have ended."""
+    """Replace `if c: break` and `if c: return y` in a `for` with a mask: all steps are computed, and `torch.where`
+    keeps the values from the end of the original loop."""
     left = _left(site)
     condition = tensor_condition(site, left.test.test) if left is not None else None
     if left is None or condition is None:
@@ -51,7 +51,7 @@ def leave_to_mask(site: Site) -> Draft | None:
     names = {name: site.source.fresh_name(name) for name in ("going", "ends", "result")}
     test = left.test.test
     return Draft(
-        "Go on to the end of the loop, under a mask",
+        "Run the loop to its end, with a mask",
         _written(site, left, condition[0], condition[1], like, names),
         _NOTE,
         branches=Branches(

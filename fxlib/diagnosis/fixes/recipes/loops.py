@@ -15,7 +15,7 @@ _WHILE = "torch.while_loop"
 
 @recipe("to-while-loop")
 def to_while_loop(site: Site) -> Draft | None:
-    """`while x.norm() < 10` and `for i in range(n.item())` to a loop that is part of the graph."""
+    """Replace `while x.norm() < 10` and `for i in range(n.item())` with a loop that is part of the graph."""
     statement = site.statement
     if isinstance(statement, ast.While):
         condition = condition_text(site, statement.test)

@@ -225,7 +225,7 @@ def _written_later(site: Site, owner: ast.ClassDef, attributes: set[str]) -> boo
 
 @recipe("instance-forward", kind="module")
 def instance_forward(site: Site) -> Draft | None:
-    """Make a static or class method `forward` a method: without the decorator, with `self` as its first argument."""
+    """Make a static or class method `forward` an ordinary method: remove the decorator and add `self`."""
     owner, function = site.source.class_of(site.node), site.node
     if owner is None or not isinstance(function, ast.FunctionDef) or len(function.decorator_list) != 1:
         return None

@@ -11,7 +11,7 @@ from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
 __all__ = ["torch_call"]
 
-_NEGATIVE = "below 0 the result is another one: int() rounds towards 0, // downwards"
+_NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
 
 
 @recipe("floor-div")

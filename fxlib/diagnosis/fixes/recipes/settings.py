@@ -146,7 +146,7 @@ def _extended(path: str, lines: list[str], first: int, name: str) -> Edit | None
 
 @recipe("concrete-argument", kind="concrete")
 def concrete_argument(site: Site) -> list[Draft]:
-    """Set a bool, None, number or text argument for the trace, in the `# fxlens:` comment of the class."""
+    """Fix an argument (bool, None, number or string) for the trace, in the `# fxlens:` comment of the class."""
     return [_concrete(site, *each) for each in _arguments(site)]
 
 

@@ -89,7 +89,7 @@ def _taken(site: Site, call: ast.Call) -> int | None:
 
 @recipe("name-arguments")
 def name_arguments(site: Site) -> Draft | None:
-    """Replace `**kwargs` or `*args` that a function hands on with the arguments that the called one takes, by name."""
+    """Replace `**kwargs` or `*args` that a function passes on with the named arguments of the called function."""
     function = site.function
     if function is None:
         return None
@@ -99,7 +99,7 @@ def name_arguments(site: Site) -> Draft | None:
             continue
         edits = _keywords_by_name(site, function, call, called) or _positions_by_name(site, function, call, called)
         if edits:
-            note = f"`{function.name}` no longer takes arguments of other names"
+            note = f"`{function.name}` no longer accepts other argument names"
             return Draft("Name the arguments instead of passing them on with a star", edits, note, first=True)
     return None
 
@@ -228,7 +228,7 @@ def index_mapping(site: Site) -> Draft | None:
             return None
         base, quote = site.text(spread.value), site.source.quote
         text = ", ".join(f"{name}={base}[{quote}{name}{quote}]" for name in missing)
-        note = f"`{base}` must hold no other keys" if len(missing) < len(names) else None
+        note = f"`{base}` must have no other keys" if len(missing) < len(names) else None
         return Draft(
             "Pass the items by key",
             [site.source.replace_range(start, site.source.range_of(spread.value)[1], text)],

@@ -9,13 +9,13 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 
 __all__ = ["block_for"]
 
-_TITLE = "Leave out the type test: {} is a tensor"
+_TITLE = "Remove the type test: {} is a tensor"
 _NOTE = "the branch for values that are not tensors is removed"
 
 
 @recipe("drop-type-test")
 def drop_type_test(site: Site) -> Draft | None:
-    """Leave out `isinstance(x, torch.Tensor)` where it is always true: the branch for tensors stays."""
+    """Remove `isinstance(x, torch.Tensor)` where it is always true, and keep the branch for tensors."""
     for node in [*site.nearest(ast.Call, ast.Compare), *_test_of(site)]:
         value = _asked_of(site, node)
         if value is None:

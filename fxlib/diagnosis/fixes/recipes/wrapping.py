@@ -52,8 +52,7 @@ def wrap(site: Site) -> list[Draft]:
 
 @recipe("lift-packing", kind="lift")
 def lift_packing(site: Site) -> Draft | None:
-    """Move the calls that pack and unpack sequences into wrapped functions; the layers between them take what is
-    packed."""
+    """Move the calls that pack and unpack sequences into wrapped functions; the layers between accept packed ones."""
     if site.function is None or _packing(site, next(iter(site.nearest(ast.Call)), None)) is None:
         return None
     made: list[Any] = []

@@ -125,7 +125,7 @@ class Recorder:
             if not inside:
                 self.outer_calls += 1
                 if self.outer_calls == limit:
-                    print(f"fxlens record: {limit} calls recorded, the program is ended", file=sys.stderr)
+                    print(f"fxlens record: {limit} calls recorded; stopping the program", file=sys.stderr)
                     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
                         signal.signal(signal.SIGINT, signal.default_int_handler)
                     signal.raise_signal(signal.SIGINT)

@@ -129,7 +129,7 @@ def without_weights() -> Iterator[None]:
 
     def save_elsewhere(what: Any, file: Any, *args: Any, **kwargs: Any) -> None:
         if not _harmless(file):  # written in C++, which raises no event
-            raise Refused(f"writing {file!r} is not allowed while a construction is searched")
+            raise Refused(f"writing {file!r} is not allowed while FX Lens searches for a construction")
         save(what, file, *args, **kwargs)
 
     def load_what_is_there(file: Any, *args: Any, **kwargs: Any) -> Any:
@@ -231,9 +231,9 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
         return  # quickly: each call of id() is an event
     if event == "open":
         if _writes(args) and not _harmless(args[0]):
-            raise Refused(f"writing {args[0]!r} is not allowed while a construction is searched")
+            raise Refused(f"writing {args[0]!r} is not allowed while FX Lens searches for a construction")
     elif event in _FORBIDDEN or not all(map(_harmless, args[: _OF_FILES.get(event, 0)])):
-        raise Refused(f"{event} is not allowed while a construction is searched")
+        raise Refused(f"{event} is not allowed while FX Lens searches for a construction")
 
 
 def _writes(args: tuple[Any, ...]) -> bool:

@@ -17,7 +17,7 @@ export function engineChoices(engines: Engine[]): Choice[] {
       label: at ? `${label}, ${precision}` : label, description: `${runs_on}, ${precision}`, detail, options: { engine: name, precision },
     }));
     const changing = {
-      label: `${label}, dynamic sizes`, description: `${runs_on}, ${precisions[0]}; what dynamic_shapes name, or the first dimension, may change`, detail,
+      label: `${label}, dynamic sizes`, description: `${runs_on}, ${precisions[0]}; the sizes in dynamic_shapes, or the first dimension, may change`, detail,
       options: { engine: name, precision: precisions[0], dynamic: true },
     };
     return dynamic ? [...plain, changing] : plain;

@@ -36,7 +36,7 @@ export class JobTabs implements vscode.Disposable {
     const running = [...this.tabs].find(tab => tab.runs);
     if (running) {
       const stop = 'Cancel It';
-      const picked = await vscode.window.showWarningMessage(`${running.title} is still running. ${job.title} can start once it has ended.`, stop);
+      const picked = await vscode.window.showWarningMessage(`${running.title} is still running. ${job.title} can start when it has finished.`, stop);
       if (picked !== stop) return;
       await running.stop();
     }

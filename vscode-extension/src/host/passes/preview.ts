@@ -82,7 +82,7 @@ class PassPreview implements vscode.Disposable {
     const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
     const shown = input instanceof vscode.TabInputTextDiff ? this.previews.get(String(input.modified)) : undefined;
     if (shown) await run(shown.source, shown.choice, shown.answer);
-    else void vscode.window.showInformationMessage('Preview passes of a model first: the result that is in front is kept.');
+    else void vscode.window.showInformationMessage('Preview passes of a model first: the preview in front is the one that is kept.');
   }
 
   /** Which passes: the one that is named, else those that the user ticks. */
