@@ -181,15 +181,15 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
 @pytest.mark.parametrize(
     ("tool", "arguments", "reason"),
     [
-        ("draw", {"file": "net.py"}, "There is no tool draw: diagnose, fix, "),
+        ("draw", {"file": "net.py"}, "There is no tool draw; the tools: diagnose, fix, "),
         ("graph", {}, "graph needs a file"),
         ("graph", {"file": "nowhere.py"}, "nowhere.py cannot be read: No such file"),
         ("graph", {"file": "no\0where.py"}, "where.py cannot be read: embedded null byte"),
-        ("graph", {"file": "net.py", "lines": 3}, "graph has no argument lines: file, "),
-        ("shapes", {"file": "net.py", "line": "3"}, "line must be a whole number, and is '3'"),
-        ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, and is -1"),
-        ("graph", {"file": "net.py", "max_bytes": 10**7}, "max_bytes must be at most 1000000, and is 10000000"),
-        ("lower", {"file": "net.py", "precision": "fp8"}, "precision must be one of fp32, fp16, bf16, and is 'fp8'"),
+        ("graph", {"file": "net.py", "lines": 3}, "graph has no argument lines; it has file, "),
+        ("shapes", {"file": "net.py", "line": "3"}, "line must be a whole number, not '3'"),
+        ("graph", {"file": "net.py", "start": -1}, "start must be at least 0, not -1"),
+        ("graph", {"file": "net.py", "max_bytes": 10**7}, "max_bytes must be at most 1000000, not 10000000"),
+        ("lower", {"file": "net.py", "precision": "fp8"}, "precision must be one of fp32, fp16, bf16, not 'fp8'"),
         ("fix", {"file": "net.py", "code": "QQ"}, "no rule code begins with QQ"),
     ],
 )
