@@ -122,7 +122,7 @@ class FxLensServer(LanguageServer):
             protocol_cls=FxLensProtocol,
         )
         self.cells = Cells(lambda uri: self.workspace.get_text_document(uri).version, lambda: self.encoding)
-        self.session = Session(self._publish, self._status, self._traced)
+        self.session = Session(self._publish, self._status, self._traced, self._judged)
         self.views = ViewFiles(self.session)
         self.model_jobs = ModelJobs(self)
         self.agents = Agents(self)
@@ -132,6 +132,7 @@ class FxLensServer(LanguageServer):
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
         self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
+        self.on_judged: list[Callable[[FxLensServer, Document], None]] = []
         self.layer_times: dict[str, Times] = {}
         """By document: where the last benchmark's time went."""
 
@@ -159,6 +160,10 @@ class FxLensServer(LanguageServer):
 
     def _traced(self, document: Document) -> None:
         for call in self.on_traced:
+            call(self, document)
+
+    def _judged(self, document: Document) -> None:
+        for call in self.on_judged:
             call(self, document)
 
     def _status(self, status: Status) -> None:

@@ -34,7 +34,118 @@ HELD = (
         return x * self.weight * scale
 """
 )
+MANY = [f"option_{number}" for number in range(70)]
+"""More names than a search has trials."""
 FILES = {
+    "by_fields/config.py": """from dataclasses import dataclass, field
+
+
+@dataclass
+class Inferred:
+    sizes: list = None
+    outputs: int = 3
+
+
+@dataclass
+class ModelConfig:
+    task: str = field(metadata={"choices": ["regression", "ranking"]})
+    dropout: float = 0.25
+
+
+@dataclass
+class OtherConfig(ModelConfig):
+    layers: str = "7-5"
+    depth: int = 2
+
+
+@dataclass
+class ByFieldsConfig(ModelConfig):
+    layers: str = "20-12"
+    activation: str = "Hardswish"
+""",
+    "by_fields/net.py": """import pytorch_lightning as pl
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+
+def merged(config, inferred):
+    inferred.sizes = config.get("sizes") or inferred.sizes
+    return OmegaConf.merge(OmegaConf.to_container(config), OmegaConf.to_container(inferred))
+
+
+class Sized(nn.Module):
+    def __init__(self, sizes: tuple[int, int]):
+        super().__init__()
+        self.embeddings = nn.ModuleList([nn.Embedding(x, y) for x, y in sizes])
+
+    def forward(self, x):
+        return sum(each(x) for each in self.embeddings)
+
+
+class Model(pl.LightningModule):
+    def __init__(self, config: DictConfig, **kwargs):
+        super().__init__()
+        assert "inferred" in kwargs, "inferred is missing"
+        config = merged(config, kwargs["inferred"])
+        if config.task == "ranking":
+            raise ValueError("ranking is not there yet")
+        self.save_hyperparameters(config)
+        self.build()
+
+
+class ByFields(Model):
+    def build(self):
+        self.sized = Sized(self.hparams.sizes)
+        layers, last = [], self.sized.embeddings[0].embedding_dim
+        for each in self.hparams.layers.split("-"):
+            layers += [nn.Linear(last, int(each)), getattr(nn, self.hparams.activation)()]
+            last = int(each)
+        self.layers = nn.Sequential(*layers, nn.Dropout(self.hparams.dropout), nn.Linear(last, self.hparams.outputs))
+
+    def forward(self, ids):
+        return self.layers(self.sized(ids))
+""",
+    "by_many/net.py": "from fxlens_no_such_parallel import get_tracker\n\n"
+    + IMPORTS
+    + """class Sharded(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+"""
+    + "".join(f"        self.{name} = args.{name}\n" for name in MANY)
+    + """        with get_tracker().fork():
+            self.linear = nn.Linear(args.width, args.width)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+TABLE = {"sharded": Sharded}
+
+
+class ByTable(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.layer = TABLE[args.kind](args)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def layers_for(args):
+    from by_many.net import Sharded
+
+    return Sharded, nn.Linear
+
+
+class ByChoice(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        First, Last = layers_for(args)
+        self.first, self.last = First(args), Last(args.width, 4)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+""",
     "by_argparse/net.py": NET.format(name="ByArgparse", parameters="args", width="args.hidden"),
     "by_argparse/train.py": """import argparse
 
@@ -82,6 +193,138 @@ class ByName(nn.Module):
     + NET.format(name="ByPath", parameters="width=8", width="width"),
     "by_path/core/parts.py": "Scaled = 3\n",
     "by_path/run.py": 'import sys\n\nsys.path.append("core")\nfrom net import ByPath\n\nByPath(28)\n',
+    "by_raising/net.py": IMPORTS
+    + """URLS = {"w24d2": "", "w24d3": ""}
+
+
+class ByRaising(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.url = URLS["w{}d{}".format(args.width, args.depth)]
+        weight, kind = args.loss.split("*")
+        self.scale, self.kind = float(weight), kind
+        self.layers = nn.Sequential(*(nn.Linear(args.width, args.width) for _ in range(args.depth)))
+
+    def forward(self, x):
+        return self.layers(x) * self.scale
+""",
+    "by_raising/train.py": """import argparse
+
+from net import ByRaising
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=24)
+parser.add_argument("--depth", type=int, default=5)
+parser.add_argument("--loss", default="1.5*L1")
+model = ByRaising(parser.parse_args())
+""",
+    "by_function/configs/default.py": """import ml_collections
+
+
+def get_config():
+    config = ml_collections.ConfigDict()
+    config.model = model = ml_collections.ConfigDict()
+    model.width = 18
+    model.kind = "plain"
+    config.depth = 3
+    return config
+""",
+    "by_function/net.py": IMPORTS
+    + """import torch_geometric.nn.inits as inits
+
+
+class ByFunction(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if config.model.kind not in ("plain", "wide"):
+            raise ValueError(config.model.kind)
+        self.layers = nn.Sequential(*(nn.Linear(config.model.width, config.model.width) for _ in range(config.depth)))
+        inits.glorot(self.layers[0].weight)
+
+    def forward(self, x):
+        return self.layers(x)
+""",
+    "by_own_dict/net.py": IMPORTS
+    + """class AttrDict(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class ByOwnDict(nn.Module):
+    def __init__(self, h, kind=None):
+        super().__init__()
+        self.linear = nn.Linear(h.width, h.width)
+        if kind == "late":
+            self.scale = h.late
+        else:
+            raise NotImplementedError("kind")
+
+    def forward(self, x):
+        return self.linear(x)
+""",
+    "by_own_dict/train.py": "from net import AttrDict, ByOwnDict\n\nmodel = ByOwnDict(AttrDict({'width': 22}))\n",
+    "by_groups/net.py": """try:
+    import fxlens_no_such_kernels
+    import fractions
+except ImportError:
+    pass
+"""
+    + IMPORTS
+    + """_GROUP = None
+
+
+def get_parallel_group():
+    assert _GROUP is not None, "parallel group is not initialized"
+    return _GROUP
+
+
+def get_parallel_world_size():
+    return torch.distributed.get_world_size(group=get_parallel_group())
+
+
+class ByGroups(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.scale = torch.ones(width, device=torch.cuda.current_device())
+        width = width // get_parallel_world_size() * fractions.Fraction(1).numerator
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x) * self.scale.to(x.device)
+""",
+    "by_prefix/net.py": IMPORTS
+    + """def norm_for(kind):
+    def normed(layer):
+        nonlocal kind
+        if kind.startswith("spectral"):
+            rest = kind[len("spectral"):]
+        return layer if rest == "" else nn.Sequential(layer, nn.Identity())
+
+    return normed
+
+
+class ByPrefix(nn.Module):
+    def __init__(self, opt):
+        super().__init__()
+        norm = norm_for(opt.norm_E)
+        self.layer = norm(nn.Linear(opt.width, opt.width))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "twice/table.py": """TABLE = {}
+
+
+def register(cls):
+    if cls.__name__ in TABLE:
+        raise ValueError(f"{cls.__name__} already registered")
+    TABLE[cls.__name__] = cls
+    return cls
+""",
+    "twice/net.py": "from twice.table import register\n"
+    + NET.format(name="Twice", parameters="width=8", width="width").replace("class Twice", "@register\nclass Twice")
+    + "\n\nfrom math import fxlens_no_such_function\n",
     "by_yaml/net.py": NET.format(name="ByYaml", parameters="config", width='config["width"]'),
     "by_yaml/conf/model.yaml": "width: 40\n",
     "by_yaml/train.py": """import yaml

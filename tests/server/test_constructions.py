@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from construction_styles import FILES, IMPORTS
 from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
+from fxlens.worker.assume import assumer
 from fxlens.workspace.document import Document
 from lsp_client import Client
 
@@ -56,6 +58,16 @@ def findings(checked: dict[str, Any], path: str) -> list[dict[str, Any]]:
         ("ByPath", "workspace", "ByPath(28)"),
         ("ByName", "workspace", "ByName.from_name('small')"),
         ("ByRegistry", "workspace", "ByRegistry(20)"),
+        ("ByFields", "assumed", "layers='20-12', activation='Hardswish'"),
+        ("Sharded", "assumed", "option_69="),
+        ("ByTable", "assumed", "option_69="),
+        ("ByChoice", "assumed", "option_69="),
+        ("ByRaising", "assumed", "loss='1.5*L1'"),
+        ("ByFunction", "workspace", "'width': 18"),
+        ("ByOwnDict", "assumed", "AttrDict(width=22, late="),
+        ("ByGroups", "default", "ByGroups()"),
+        ("ByPrefix", "assumed", "norm_E='spectral'"),
+        ("Twice", "default", "Twice()"),
         ("Part", "workspace", "Part(12)"),
         ("Whole", "default", "Whole()"),
         ("Deep", "workspace", "Deep()"),
@@ -162,6 +174,24 @@ def test_classes_inside_of_a_class_are_judged_by_its_name(checked):
     assert {(each["code"], each["range"]["start"]["line"]) for each in file["findings"]} == {("FX101", 14)}
 
 
+class TakesLong(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        until = time.process_time() + 0.25
+        while time.process_time() < until:
+            pass
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def test_a_constructor_that_only_takes_long_gets_the_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(assumer, "CONSTRUCT_SECONDS", 0.1)
+    found = assumer.Assumer(sys.modules[__name__]).assume(TakesLong)
+    assert (found.status, found.ran) == ("constructed", True), found.reason
+
+
 def test_what_only_the_assumed_arguments_make_fail_is_no_warning(checked):
     assert target(checked, "Heads")["construct"]["source"] == "assumed"
     assert {(each["code"], each["severity"]) for each in findings(checked, "heads.py")} == {("FX199", "info")}
@@ -204,9 +234,9 @@ def test_the_coverage_counts_what_was_judged_and_what_was_not(checked):
     counts = checked["coverage"]
     for name in ("Base", "Template", "Block", "Stage"):
         assert target(checked, name)["reason"] == "its forward is left to its subclasses"
-    assert (counts["judged"], counts["classes"]) == (53, 54), "Base is left to its subclasses"
+    assert (counts["judged"], counts["classes"]) == (64, 65), "Base is left to its subclasses"
     assert counts["notJudged"] == {"cannot be constructed": 1}
-    assert counts["assumed"] == 28
+    assert counts["assumed"] == 36
 
 
 def test_the_text_ends_with_the_coverage(tmp_path):

@@ -33,7 +33,7 @@ class Worker:
     base: Worker | None = None
 
     def __init__(self, launch: Launch) -> None:
-        self.alive, self.hello, self.running = False, {}, []
+        self.alive, self.hello, self.running, self.background = False, {}, [], []
         self.made.append(self)
 
     async def start(self) -> None:
@@ -56,6 +56,7 @@ class Worker:
 
     async def run(self, message: Any, limits: Limits, on_event: Callable[[Any], None]) -> Outcome:
         self.running.append(message["path"])
+        self.background.append(message["background"])
         on_event({"event": "step"})
         if message["path"] != "quick":
             await asyncio.Event().wait()
@@ -199,6 +200,22 @@ def test_jobs_in_the_background_hold_no_trace_up(run):
         await workers.close()
 
     run(test)
+
+
+def test_where_somebody_waits_for_all_jobs_those_in_the_background_are_like_the_others(monkeypatch):
+    async def test() -> None:
+        Worker.go, Worker.imported, Worker.made = asyncio.Event(), asyncio.Event(), []
+        Worker.go.set()
+        monkeypatch.setattr(pool, "ForkWorker", Worker)
+        workers = Pool(FORKS, slots=3, once=True)
+        others = [job(workers, f"{n}", background=True) for n in range(20)]
+        await settle()
+        (worker,) = Worker.made
+        assert worker.running == ["0", "1", "2"] and not any(worker.background)
+        await end(*others)
+        await workers.close()
+
+    asyncio.run(test())
 
 
 def test_slow_jobs_let_others_begin_up_to_a_number(run, monkeypatch):

@@ -60,10 +60,13 @@ def test_parts_of_a_container_are_one_visit_and_those_of_a_list_are_several(kind
     assert texts(record(*parts, modules={"": "Net", "body": kind})) == [(7, shown)]
 
 
-def test_line_of_a_part_shows_what_the_whole_model_makes_of_it():
-    part = record(node("relu", span(7, 12, 30), (1, 8)), name="Part")["targets"]
+@pytest.mark.parametrize(
+    ("batch", "shown"), [(4, "f32[4, 8] ×3"), (1, "f32[1, 8]")], ids=["with the same sizes", "with other sizes"]
+)
+def test_line_of_a_part_shows_what_the_largest_model_makes_of_it_that_uses_it_as_its_lens_says(batch, shown):
+    part = record(node("relu", span(7, 12, 30), (batch, 8)), name="Part")["targets"]
     whole = record(*[node(f"relu_{n}", span(7, 12, 30), (4, 8)) for n in range(3)])["targets"]
-    assert texts({"targets": part + whole}) == [(7, "f32[4, 8] ×3")]
+    assert texts({"targets": part + whole}) == [(7, shown)]
 
 
 def test_call_into_another_file_shows_what_it_gives():

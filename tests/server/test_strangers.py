@@ -90,6 +90,22 @@ class Mistake(nn.Module):
     def forward(self, x):
         return self.layr(x)
 """,
+    # a statement that fails wherever the file runs, between classes
+    "unnamed.py": HEAD
+    + """
+
+class Before(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+WIDTH = widths_of_nobody[0]
+
+
+class Behind(nn.Module):
+    def forward(self, x):
+        return x + 2
+""",
     # what a program would have to import itself
     "kit/__init__.py": "",
     "kit/train.py": "open('trained', 'w').write('never')\nraise SystemExit(3)\n",
@@ -354,6 +370,8 @@ def test_what_fails_in_a_normal_run_is_no_error_of_tracing(checked: dict[str, An
 
 def test_a_mistake_stays_one(checked: dict[str, Any]):
     assert [(each["code"], each["severity"]) for each in checked["mistake.py"]["findings"]] == [("FX199", "error")]
+    assert {each["status"] for each in checked["unnamed.py"]["targets"]} == {"traced"}
+    assert [(each["code"], each["severity"]) for each in checked["unnamed.py"]["findings"]] == [("FX301", "error")]
     assert {"FX301", "FX311"} >= {each["code"] for each in checked["asks.py"]["findings"]} >= {"FX301"}
 
 

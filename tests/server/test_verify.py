@@ -117,14 +117,15 @@ def test_what_ends_the_process_is_given_up_and_the_rest_goes_on():
     assert [unchecked(found["fixes"][0]) for found in findings(checked)] == ["not checked: the process ended", ""]
 
 
-def test_where_fixes_in_one_text_end_the_process_each_is_checked_alone():
+@pytest.mark.parametrize("end", ["crash", "done"])
+def test_where_fixes_in_one_text_end_the_process_or_come_to_nothing_each_is_checked_alone(end: str):
     made = record(Net=[finding(3, "wrap"), finding(5, "wrap")])
     proven = [settled(number, fix("wrap", **PROVEN)) for number in (0, 1)]
-    pool = Pool(([], "crash"), (proven, "done"))
+    pool = Pool(([], end), (proven, "done"))
     checked, note = verify(pool, made, rounds=1, every=False)
     assert note is None and pool.together == [True, False]
     assert all(found["fixes"][0]["checked"] for found in findings(checked))
-    pool = Pool(([], "crash"))
+    pool = Pool(([], end))
     verify(pool, made)
     assert pool.together == [False]
 

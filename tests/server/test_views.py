@@ -21,7 +21,7 @@ from fxlib.passes.devices import DEVICES
 from fxlib.shapes.derived import Expression
 
 SHOWING = {
-    "workspace": {"configuration": True},
+    "workspace": {"configuration": True, "codeLens": {"refreshSupport": True}},
     "textDocument": {"publishDiagnostics": {"versionSupport": True}},
     "experimental": {"commands": ["fxlens.showCode"]},
 }
@@ -154,6 +154,90 @@ def test_the_graph_as_text_names_types_modules_and_lines(showing: Client, net: s
 def test_the_generated_forward_has_shapes_at_its_lines(showing: Client, net: str):
     address = texts.Subject(net, "Net", "code").address()
     assert [hint.split(": ")[1] for hint in hints(showing, address)] == ["f32[2, 4]", "f32[2, 4]"]
+
+
+OF_TWO = """import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+# fxlens: Small() <- torch.randn(2, 4)
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block(4)
+
+    def forward(self, x):
+        return self.block(x)
+
+
+# fxlens: Large() <- torch.randn(2, 8)
+class Large(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Block(8)
+        self.second = Block(8)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+"""
+
+
+def test_lines_of_a_part_have_the_sizes_of_the_model_that_its_lens_names(client: Client, workspace: Path, opened):
+    uri = opened(workspace / "of_two.py", OF_TWO)
+    lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+    of_block = [each["command"]["title"] for each in lenses if each["range"]["start"]["line"] == 3]
+    assert [each.partition(" · ")[0] for each in of_block if "f32" in each] == ["x: f32[2, 4]"]
+    assert hints(client, uri) == ["10: f32[2, 4]", "20: f32[2, 4]", "31: f32[2, 8]"]
+    told = client.request("textDocument/hover", at(uri, OF_TWO, "torch.relu("))["contents"]["value"]
+    assert "f32[2, 4]" in told and "f32[2, 8]" not in told
+
+
+SLOW = """import os, time
+import torch
+
+
+# fxlens: Quick() <- torch.randn(2, 4)
+class Quick(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+# fxlens: Slow() <- torch.randn(2, 4)
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        while not os.path.exists({go!r}):
+            time.sleep(0.02)
+        return torch.relu(x)
+"""
+
+
+def test_a_class_has_its_lens_as_soon_as_it_is_judged(showing: Client):
+    go, path = showing.root / "go", showing.root / "slow.py"
+    with showing.lent(deadline=100):
+        uri = showing.open(path, SLOW.format(go=str(go)))
+
+        def lenses() -> list[str]:
+            found = showing.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+            return [f"{each['range']['start']['line'] + 1}: {each['command']['title']}" for each in found]
+
+        waiting = ["6: Being judged…", "12: Being judged…"]
+        assert lenses() == waiting
+        until("the lens of the first class", lambda: lenses() != waiting)
+        assert [each for each in lenses() if "judged" in each or "✓" in each] == ["6: ✓ traced", "12: Being judged…"]
+        asked = [each["method"] for each in showing.asked_for]
+        assert "workspace/codeLens/refresh" in asked
+        go.write_text("")
+        assert showing.diagnostics(uri) == []
+        until("the graphs", lambda: [each for each in lenses() if "✓" in each] == ["6: ✓ 3 nodes", "12: ✓ 3 nodes"])
+        assert not [each for each in lenses() if "judged" in each]
 
 
 def test_an_editor_without_documents_of_a_server_gets_files(client: Client, workspace: Path):

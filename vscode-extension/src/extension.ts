@@ -15,9 +15,13 @@ import { registerCursor } from './host/cursor';
 
 let lens: Lens | undefined;
 
-export async function activate(context: vscode.ExtensionContext): Promise<void> {
+/** Ends at once: VS Code runs a command only after it, on what is in front by then. Commands wait for the server themselves. */
+export function activate(context: vscode.ExtensionContext): void {
   const current = new Lens(context);
   lens = current;
+  const followInterpreter = async () => {
+    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
+  };
   context.subscriptions.push(
     current,
     ...registerCommands(current),
@@ -30,7 +34,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
     ...registerModels(context, current),
     ...registerAgents(current, context.extension.packageJSON.contributes.languageModelTools.map((tool: { name: string }) => tool.name)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
-      context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
+      await followInterpreter();
       await current.trustGranted();
     }),
     // Right after trust is granted the settings still have their restricted values: what counts arrives here.
@@ -39,10 +43,8 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
       else if (event.affectsConfiguration(SECTION)) await current.settingsChanged();
     }),
   );
-  if (vscode.workspace.isTrusted) {
-    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
-  }
-  await current.start();
+  if (vscode.workspace.isTrusted) followInterpreter().catch(error => current.logger.warn(`The interpreter is not followed: ${String(error)}`));
+  void current.start();
 }
 
 export async function deactivate(): Promise<void> {

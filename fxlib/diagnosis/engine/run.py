@@ -94,6 +94,7 @@ class Run:
         """The probe of a question that reported last, and the value it saw."""
         self.error: BaseException | None = None
         self._modules: dict[str, Any] = {}
+        self._nodes: list[Node] = []
 
     @property
     def graph(self) -> Graph | None:
@@ -107,7 +108,13 @@ class Run:
 
     @property
     def nodes(self) -> list[Node]:
-        return [] if self.graph is None else list(self.graph.nodes)
+        """Those that there are now, as one list as long as none is added."""
+        graph = self.graph
+        if graph is None:
+            return []
+        if (len(self._nodes), self._nodes[-1:]) != (graph._len, [graph._root._prev]):
+            self._nodes = list(graph.nodes)
+        return self._nodes
 
     def add(self, code: str, place: Place | None, message: str = "", **facts: Any) -> Finding:
         """Write down a problem; see `Findings.add`."""

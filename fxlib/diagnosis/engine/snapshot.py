@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import is_
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -61,6 +63,22 @@ def _has_changed(held: _Held) -> bool:
     return False
 
 
+class _Contents:
+    """What dicts and sets held, all in one row: one look at some hundred modules instead of one at each."""
+
+    def __init__(self, containers: list[Any]) -> None:
+        self._all = containers
+        self._dicts = [each for each in containers if isinstance(each, dict)]
+        self._counts, self._keys = [*map(len, self._all)], [*chain.from_iterable(self._all)]
+        self._values = [*chain.from_iterable(map(dict.values, self._dicts))]
+
+    def differ(self) -> bool:
+        """Whether they hold other things now, by identity, or in another order."""
+        if [*map(len, self._all)] != self._counts or [*chain.from_iterable(self._all)] != self._keys:
+            return True
+        return not all(map(is_, chain.from_iterable(map(dict.values, self._dicts)), self._values))
+
+
 class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of what ``functions`` keep elsewhere.
 
@@ -102,6 +120,7 @@ class Snapshot:
             for name, value in own:
                 if isinstance(value, (dict, list, set)):
                     self._containers.append((module, path, name, value, copy.copy(value)))
+        self._contents = _Contents([container for each in self._modules for container, _, _ in each.marks])
         self.shared = Shared(functions, classes, held)
 
     def _keep_generators(self) -> None:
@@ -129,7 +148,7 @@ class Snapshot:
         return [*self._changes()]
 
     def _changes(self) -> Iterator[Change]:
-        for path, module, attributes, tables, _ in filter(_has_changed, self._modules):
+        for path, module, attributes, tables, _ in self._changed_modules():
             compared = [("attribute", vars(module), attributes)]
             # A scripted module has other tables, which make new objects at each access.
             compared += [
@@ -151,7 +170,10 @@ class Snapshot:
 
     def differs(self) -> bool:
         """Whether attributes of a module are others than before."""
-        return any(map(_has_changed, self._modules))
+        return any(True for _ in self._changed_modules())
+
+    def _changed_modules(self) -> Iterator[_Held]:
+        return filter(_has_changed, self._modules if self._contents.differ() else ())
 
     def drew_random(self) -> bool:
         """Whether random numbers were drawn."""
@@ -162,7 +184,7 @@ class Snapshot:
         ``shared`` is False."""
         if shared:
             self.shared.restore()
-        for _, module, attributes, tables, _ in filter(_has_changed, self._modules):
+        for _, module, attributes, tables, _ in self._changed_modules():
             now = module.__dict__
             for name in [name for name in now if name not in attributes]:
                 del now[name]

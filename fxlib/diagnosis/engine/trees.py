@@ -31,7 +31,7 @@ _written: weakref.WeakValueDictionary[tuple[str, str, int, str], FunctionTree] =
 def function_tree(code: CodeType) -> FunctionTree | None:
     """The definition that ``code`` was compiled from, with the positions of its file; None for lambdas, comprehensions
     and code without source. Each node has an attribute ``parent`` (None at the definition), and the definition a list
-    of all ``nodes``."""
+    of all ``nodes`` and what was ``found`` at spans."""
     number = id(code)
     known = _functions.get(number)
     if known is None:
@@ -124,6 +124,7 @@ def _linked(tree: FunctionTree | None) -> FunctionTree | None:
         return None
     tree.parent = None  # type: ignore[union-attr]
     tree.nodes = nodes_of(tree, link=True)  # type: ignore[union-attr]
+    tree.found = {}  # type: ignore[union-attr]
     return tree
 
 
@@ -170,6 +171,15 @@ def _range(node: Any) -> tuple[int, int, int, int]:
 
 def at_span(tree: ast.AST, span: Span) -> Any:
     """The outermost expression or statement that covers exactly ``span``, else the innermost that contains it."""
+    found: dict[Span, Any] | None = getattr(tree, "found", None)
+    if found is None:
+        return _at_span(tree, span)
+    if span not in found:
+        found[span] = _at_span(tree, span)
+    return found[span]
+
+
+def _at_span(tree: ast.AST, span: Span) -> Any:
     exact = None
     inside: Any = None
     start, end = (span.line, span.column), (span.end_line, span.end_column)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis import lazy_layers
-from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, variants
+from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, take_weights, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
@@ -25,7 +25,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 Variant = tuple[str, tuple[Any, ...], dict[str, Any]]
 Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 
-_SLOW = 0.3  # seconds of the processor for one run
+_SLOW = 0.1  # seconds of the processor for one run
 _TRIALS = 0.75  # seconds for finding another size
 _CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
@@ -89,7 +89,12 @@ class Example:
         return eval(compile(f"__fxlens_arguments__({self.inputs})", "<fxlens inputs>", "eval"), scope)
 
     def runs(
-        self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], like: list[Outcome] | None
+        self,
+        model: torch.nn.Module,
+        namespace: dict[str, Any],
+        concrete: dict[str, Any],
+        like: list[Outcome] | None,
+        weights: dict[str, torch.Tensor],
     ) -> list[Outcome]:
         """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
         inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
@@ -98,7 +103,8 @@ class Example:
         other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
         the example in train mode comes last. The second text
         gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
-        such as running means, depends on their number; but none after one that gives something else.
+        such as running means, depends on their number; but none after one that gives something else. ``weights`` are
+        those of the model.
         """
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
@@ -107,6 +113,7 @@ class Example:
         if like is None:
             self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
             self.differentiable = not self._smaller and self._has_gradients(model, *self._given(namespace, 0, concrete))
+            take_weights(model, weights)  # the trials share its parameters
         least = 2 if self._resize is None else 4 if self._smaller else 3
         named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
         for index, ((name, args, kwargs), training) in enumerate(self._calls(named)):
@@ -154,12 +161,12 @@ class Example:
 
     def _has_gradients(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether the model takes inputs that need gradients, which one that calls NumPy does not, and is quick."""
-        trial, start = copy_of(model).eval(), time.thread_time()
+        trial, start = copy_of(model, sharing=True).eval(), time.thread_time()
         works = run(trial, args, kwargs, "with gradients", True, True).error is None
         return works and time.thread_time() - start < _CHEAP
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
-        trial = copy_of(model).eval()
+        trial = copy_of(model, sharing=True).eval()
         taken, end = 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ and functions given to torch.fx.wrap."""
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Mapping
 
 __all__ = ["runs_the_same"]
@@ -14,8 +15,10 @@ def runs_the_same(texts: Mapping[str, str], read: Callable[[str], str | None]) -
     return all(file.endswith(".toml") or _statements(text) == _statements(read(file)) for file, text in texts.items())
 
 
+@functools.lru_cache(maxsize=32)
 def _statements(text: str | None) -> list[str]:
-    """The statements of a file, but for registrations and the imports that these need."""
+    """The statements of a file, but for registrations and the imports that these need. Each text is asked for again
+    with every model that the same edit concerns."""
     try:
         body = ast.parse(text or "").body
     except (SyntaxError, ValueError):

@@ -17,6 +17,7 @@ __all__ = ["prove_together"]
 
 _MOST = 4
 """Texts: where that many do not hold, it is sooner done to verify each alone."""
+_LEAST = 2  # however long they take: one after the other, the fixes of a slow model would take longer still
 
 
 class _Member(NamedTuple):
@@ -54,8 +55,8 @@ def _go_together(members: Sequence[_Member], checker: Checker) -> bool:
 
 def _prove(checker: Checker, members: list[_Member], begin: Callable[[], None]) -> None:
     waiting = [members]
-    for _ in range(_MOST):
-        if not waiting or checker.left < 0:
+    for number in range(_MOST):
+        if not waiting or (number >= _LEAST and checker.left < 0):
             break
         members = waiting.pop(0)
         begin()

@@ -105,7 +105,7 @@ class Checker:
         leaf_modules: tuple[str, ...] = (),
         tracer: Callable[[], Any] | None = None,
         names: Mapping[str, Any] | None = None,
-        seconds: float = 1.0,
+        seconds: float = 0.5,
         total: float = 15.0,
         lacking: Lacking = nothing,
         others: Iterable[Target] = (),
@@ -282,7 +282,7 @@ class Checker:
             concrete = self._concrete(settings)
             if given is not None:
                 concrete = {**(given[1].pop("concrete_args", None) or {}), **concrete}
-            weights = {} if self._bare else {n: t.detach().clone() for n, t in model.state_dict().items()}
+            weights = {} if self._bare else self._weights_of(model)
             report = None
             if reported:
                 traced = model if self._bare else copy_of(model, sharing=True)
@@ -292,8 +292,17 @@ class Checker:
             if helps(report) and not self._bare:
                 if before is not None and self._runs_as_before(texts, settings):
                     return _Side(model, report, before.outcomes, before.state, weights)
-                outcomes = self.example.runs(model, namespace, concrete, None if before is None else before.outcomes)
+                like = None if before is None else before.outcomes
+                outcomes = self.example.runs(model, namespace, concrete, like, weights)
             return _Side(model, report, outcomes, state_of(model), weights)
+
+    def _weights_of(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+        """Copies of a model's parameters and buffers; what it has taken from the text before is there already."""
+        known = self._before.weights if self._before is not None else {}
+        return {
+            name: known[name] if name in known and known[name].shape == tensor.shape else tensor.detach().clone()
+            for name, tensor in model.state_dict().items()
+        }
 
     def _runs_as_before(self, texts: dict[str, str], settings: dict[str, Any]) -> bool:
         return not settings.get("concrete_args") and runs_the_same(texts, self.read)

@@ -35,7 +35,7 @@ add(
         "The file cannot be imported: {error}",
         "error",
         """Importing the file raises. The finding is on the statement that raises. It is only a warning if the classes
-of the file could be traced without that statement.""",
+of the file could be traced without that statement, unless the statement reads a name that is not defined.""",
         example=_one(_HEAD + 'WIDTH = int("wide")\n\n\n' + _NET, _HEAD + "WIDTH = 8\n\n\n" + _NET),
     ),
     Rule(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from fxlens.record import Target
-from fxlens.sources import positions
+from fxlens.sources import parsing, positions, targets
+from fxlens.sources.files import READ_AT_ONCE
 from fxlens.sources.roles import WATCHED
 from fxlens.sources.targets import ASKED
 from fxlens.views import modules, verdicts
@@ -30,28 +32,62 @@ WAYS = (
 KEEP = "fxlens.keepConstruction"
 """The server's own command: writes the comment above the class."""
 WATCH = "fxlens.watch"
+_BEING_JUDGED = types.Command(title="Being judged…", command="")
 DEEPER = (("Lower", "fxlens.lower"), ("Benchmark", "fxlens.bench"))
 
 
 def register(server: FxLensServer) -> None:
     server.on_traced.append(_refresh)
+    server.on_judged.append(_refresh)
 
     @server.feature(types.TEXT_DOCUMENT_CODE_LENS)
     def code_lens(ls: FxLensServer, params: types.CodeLensParams) -> list[types.CodeLens]:
         document = ls.session.documents.get(params.text_document.uri)
-        if document is None or document.record is None:
+        if document is None:
             return []
-        moved = positions.moved_lines(positions.lines_of(document.record_text), document.lines)
-        found = []
-        for target in document.record["targets"]:
+        known, shown = client_commands(ls), _judged(document)
+        above = [
+            (line, command)
+            for target, line in shown.values()
+            for command in (*lenses(target, document.uri, known), *_as_part(ls, document, target, known))
+        ]
+        if ls.session.is_judging(document):
+            above += [(line, _BEING_JUDGED) for name, line in _models(document) if name not in shown]
+        return [_above(line, command) for line, command in above]
+
+
+def _judged(document: Document) -> dict[str, tuple[Target, int]]:
+    """By name what is known of each class, with its line now: of those that the trace under way has judged, what it
+    says; until it has their graphs, they are the ones from before."""
+    found: dict[str, tuple[Target, int]] = {}
+    last = (document.record, document.record_text)
+    for record, text in (last, document.judged or (None, "")):
+        moved = positions.moved_lines(positions.lines_of(text), document.lines) if record is not None else {}
+        for target in record["targets"] if record is not None else ():
             line = moved.get(target["line"])
-            if line is not None:
-                at = types.Position(line=line - 1, character=0)
-                place = types.Range(start=at, end=at)
-                known = client_commands(ls)
-                commands = [*lenses(target, document.uri, known), *_as_part(ls, document, target, known)]
-                found += [types.CodeLens(range=place, command=command) for command in commands]
-        return found
+            if line is None:
+                continue
+            before = found.get(target["name"])
+            if before is not None and target["status"] == before[0]["status"] and not target["nodes"]:
+                target = {**target, "nodes": before[0]["nodes"]}
+            found[target["name"]] = target, line
+    return found
+
+
+def _models(document: Document) -> list[tuple[str, int]]:
+    """The classes that look like models, with their lines; none in a text that takes long to read."""
+    if len(document.text) > READ_AT_ONCE:
+        return []
+    try:
+        tree = ast.parse(document.text)
+    except parsing.ERRORS:
+        return []
+    return [(name, node.lineno) for name, node in targets.classes(tree) if targets.looks_like_model(node)]
+
+
+def _above(line: int, command: types.Command) -> types.CodeLens:
+    at = types.Position(line=line - 1, character=0)
+    return types.CodeLens(range=types.Range(start=at, end=at), command=command)
 
 
 def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
@@ -136,6 +172,8 @@ def summary(target: Target) -> str:
     problems = obstacles(target)
     if problems and target["status"] != "skipped":
         return f"{problems} {'problem' if problems == 1 else 'problems'}"
+    if target["status"] == "traced" and not target["nodes"]:
+        return "✓ traced"
     if target["status"] == "traced":
         return f"✓ {len(target['nodes'])} {'node' if len(target['nodes']) == 1 else 'nodes'}"
     return target["reason"] or target["status"]

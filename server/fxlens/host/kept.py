@@ -20,6 +20,8 @@ _IDLE_SECONDS = 0.15
 _REHEARSE_SECONDS = 0.2
 _TRACED = 6
 """After so many edits that needed a trace the file is rehearsed again: what they have changed may stay so."""
+_AGAIN_SECONDS = 1.0
+"""Without an edit, before that: it is of use once the user goes elsewhere, and would take the next edit's time."""
 _REHEARSALS = 3
 """After so many in a row that were of no use there are no more."""
 _UNFIT_SECONDS = 1.0
@@ -63,17 +65,17 @@ class KeptFile:
         self._traced += len(telling.same) < models
         again = unknown or self._traced >= _TRACED
         if again and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):
-            self.rehearse(message, limits)
+            self.rehearse(message, limits, _REHEARSE_SECONDS if unknown else _AGAIN_SECONDS)
         return outcome
 
-    def rehearse(self, message: Data, limits: Limits) -> None:
+    def rehearse(self, message: Data, limits: Limits, rest: float = _REHEARSE_SECONDS) -> None:
         """Learns what each model depends on, once nothing happens for a moment."""
         if self._useless < _REHEARSALS:
             self._begun = False
-            self._rehearsing = asyncio.get_running_loop().create_task(self._rehearse(message, limits))
+            self._rehearsing = asyncio.get_running_loop().create_task(self._rehearse(message, limits, rest))
 
-    async def _rehearse(self, message: Data, limits: Limits) -> None:
-        await asyncio.sleep(_REHEARSE_SECONDS)
+    async def _rehearse(self, message: Data, limits: Limits, rest: float) -> None:
+        await asyncio.sleep(rest)
         self._begun = True  # it has little priority, and the edits that come now profit from it
         answers = Answers(message)
         try:

@@ -77,7 +77,7 @@ class Pool:
     ``slots`` jobs run at a time.  Jobs in the background have a slot of their own, and so have those that
     ask torch.export and torch.compile; these are forks of a second zygote, which is started with the first of them.
     Files are kept executed that will be traced ``again``; where each file has its jobs ``once``, no process is made
-    ahead of them.
+    ahead of them, and somebody waits for all of them: those in the background have as many slots as the others.
     """
 
     def __init__(
@@ -90,7 +90,9 @@ class Pool:
     ) -> None:
         self.launch, self.slots = replace(launch, ahead=not once), slots
         self._traces = _Slots(max(1, slots), _SLOW_JOBS)
-        self._background, self._asking = _Slots(1, _SLOW_BEHIND), _Slots(1, _SLOW_BEHIND)
+        self._once = once
+        self._background = _Slots(max(1, slots) if once else 1, _SLOW_BEHIND)
+        self._asking = _Slots(1, _SLOW_BEHIND)
         self._worker: ForkWorker | SpawnWorker | None = None
         self._capturing: ForkWorker | None = None
         self._starting: asyncio.Task[ForkWorker | SpawnWorker | None] | None = None
@@ -119,7 +121,7 @@ class Pool:
     ) -> Outcome:
         """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
         WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
-        message = {**message, "background": background or captures}
+        message = {**message, "background": (background or captures) and not self._once}
         slots = self._asking if captures else self._background if background else self._traces
         async with slots.one():
             return await self._run(message, limits, on_event, captures)

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import captures, embedded
 
-VERSION = 1
+VERSION = 2
 """Goes up when the same text gives other facts: what is on disk is then read anew."""
 
 _TYPE_KEYS = ("type", "_target_", "target", "class_path", "class_name")
@@ -85,6 +85,8 @@ class ClassFact:
     decorators: tuple[tuple[str, str], ...] = ()
     init: tuple[str, ...] = ()
     """Parameters of ``__init__``, the required ones without a sign, others with ``=``, ``*`` and ``**``."""
+    fields: tuple[str, ...] = ()
+    """Names that the class statement binds to values or annotates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,11 @@ class Facts:
     def shape(self) -> tuple[Any, ...]:
         """What other files see of it: all but the bodies."""
         functions = tuple(scope.name for scope in self.scopes)
-        kinds = tuple((each.name, each.bases, each.methods, each.decorators, each.init) for each in self.classes)
+        kinds = tuple((c.name, c.bases, c.methods, c.decorators, c.init, c.fields) for c in self.classes)
         return (tuple(sorted(self.imports.items())), self.also, self.stars, self.assigned, functions, kinds)
 
     def to_json(self) -> list[Any]:
-        kinds = [[c.name, c.line, c.end_line, c.bases, c.methods, c.decorators, c.init] for c in self.classes]
+        kinds = [[c.name, c.line, c.end_line, c.bases, c.methods, c.decorators, c.init, c.fields] for c in self.classes]
         scopes = [[s.name, s.line, s.end_line, " ".join(s.names), s.decorators] for s in self.scopes]
         return [
             self.digest,
@@ -152,8 +154,8 @@ class Facts:
             stars=tuple(_import(each) for each in stars),
             assigned=_interned(assigned),
             classes=tuple(
-                ClassFact(str(n), int(a), int(b), _interned(c), _interned(d), _pairs(e), _interned(f))
-                for n, a, b, c, d, e, f in kinds
+                ClassFact(str(n), int(a), int(b), _interned(c), _interned(d), _pairs(e), _interned(f), _interned(g))
+                for n, a, b, c, d, e, f, g in kinds
             ),
             scopes=tuple(Scope(str(n), int(a), int(b), _interned(c.split()), _pairs(d)) for n, a, b, c, d in scopes),
             typed=_interned(typed),
@@ -297,6 +299,7 @@ class _Reader:
                 _interned(methods),
                 _decorators(node),
                 _interned(parameters(init)) if init else (),
+                _interned(_fields(node)),
             )
         )
         # A class body runs where the class statement stands: what it reads is read by the scope around it.
@@ -327,6 +330,16 @@ class _Reader:
             imports[name], target = target, old
         if (name, target) not in self.facts.also:
             self.facts.also += ((name, target),)
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    targets = [
+        target
+        for part in node.body
+        if isinstance(part, (ast.Assign, ast.AnnAssign))
+        for target in (part.targets if isinstance(part, ast.Assign) else [part.target])
+    ]
+    return [each.id for each in targets if isinstance(each, ast.Name)]
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

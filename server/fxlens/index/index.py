@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import answers, bounded, captures, files, roles
+from . import answers, bounded, captures, declarations, files, roles
 from .answers import Answer
 from .facts import Facts, digest_of, of_file
 from .matching import is_settings
@@ -53,7 +53,8 @@ class Index:
         self._runs: dict[Entry, Run] = {}
         self._answers: dict[Symbol, Answer] = {}
         self._settings: dict[str, list[tuple[Value, tuple[str, int]]]] = {}
-        self.workspace.settings = self.settings
+        self._declarations = declarations.Declarations(self.workspace)
+        self.workspace.settings, self.workspace.declared = self.settings, self._declarations.fitting
 
     # ---- files
 
@@ -130,6 +131,7 @@ class Index:
 
     def _forget(self, path: str, shape: bool) -> None:
         self._settings.clear()
+        self._declarations.forget()
         if shape:
             self._runs.clear()
             self._answers.clear()
@@ -225,6 +227,7 @@ class Index:
             for name, value in workspace.base_names(path)[0].items():
                 if isinstance(value, Value) and is_settings(value) and not name.startswith("__"):
                     yield value, (path, 1)
+        yield from declarations.given_by_functions(workspace, near)
 
     def run(self, entry: Entry) -> Run:
         """The reading from an entry point, made once."""

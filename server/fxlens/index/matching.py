@@ -9,7 +9,7 @@ from . import configs, documents, needs
 from .machine import Event, Machine, Workspace
 from .needs import Needs
 from .render import init_of
-from .symbols import Symbol, Symbols
+from .symbols import Symbol
 from .values import OPEN, Function, Hole, Mapping, Object, Value, copied
 
 _NAMES = {
@@ -21,6 +21,8 @@ _LEAST = 0.6
 _MANY = 3  # so many names that are read tell a configuration by themselves
 _MOST_READ, _MOST_FILES = 400, 20  # as text, and of these as data
 _MOST_DEPTH = 4
+_MORE = "more"
+"""Stands in a table for what may be in it as well."""
 
 
 def is_configuration(name: str, needed: Needs) -> bool:
@@ -61,7 +63,7 @@ def given(machine: Machine, kind: Symbol, near: str) -> tuple[dict[str, Value], 
     """Arguments for a class from the configurations of the workspace, and where the first was declared."""
     found: dict[str, Value] = {}
     place: tuple[str, int] | None = None
-    for name in (each for each in _init(machine.symbols, kind) if each.isidentifier()):
+    for name in (each for each in init_of(machine.symbols, kind) if each.isidentifier()):
         chosen = _chosen(machine, needs.of_class(machine.workspace, kind, name), name, near)
         if chosen is not None:
             found[name] = chosen[0]
@@ -132,7 +134,8 @@ def _chosen(machine: Machine, needed: Needs, name: str, near: str) -> tuple[Valu
 
 
 def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Value, tuple[str, int]]]:
-    """Configurations that scripts read; and tables within these, and within files that nobody says are read."""
+    """Configurations that scripts read; tables within these, and within files that nobody says are read; what classes
+    declare."""
     settings = machine.workspace.settings(near)
     yield from settings
     if not _many(needed):
@@ -144,6 +147,10 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
         if isinstance(defaults, Mapping):  # `cfg.merge_from_file(args.cfg)`
             yield configs.merged(machine, [defaults, value]), place
         yield value, place
+    for table, place in machine.workspace.declared(near, set(needed)):
+        read = {name: each for name, each in table.items.items() if name in needed}
+        # Nobody makes a configuration of it: it is a start for assumptions.
+        yield machine.new_dict({**read, _MORE: Hole(_MORE)}, table.kind), place
 
 
 def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:
@@ -181,11 +188,6 @@ def _fresh(value: Value) -> Value:
         for each in value.items.values():
             _fresh(each)
     return value
-
-
-def _init(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
-    fact = symbols.classes(kind.file).get(kind.name)
-    return fact.init if fact is not None else ()
 
 
 def is_settings(value: Value) -> bool:

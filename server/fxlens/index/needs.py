@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from .machine import Workspace
@@ -17,16 +17,71 @@ _FURTHER = 2  # calls in a row that hand it on
 
 
 def of_class(workspace: Workspace, kind: Symbol, parameter: str, further: int = _FURTHER) -> Needs:
-    """What the methods of a class read of a parameter of ``__init__``, also where it is kept as ``self.parameter``."""
+    """What the methods of a class, and of those that it derives from, read of a parameter of ``__init__``, also where
+    it is kept: as ``self.parameter``, or as what ``__init__`` calls it."""
     found: Needs = {}
-    node = workspace.node(kind.file, kind.name)
-    for method in node.body if isinstance(node, ast.ClassDef) else ():
-        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        first = method.name == "__init__"
-        roots = dict.fromkeys((f"self.{parameter}", *([parameter] if first else [])), found)
-        _read(workspace, kind, method, roots, further if first else 0)
+    levels = list(_constructors(workspace, kind, parameter))
+    kept = {f"self.{parameter}", *(name for _, init, given in levels for name in _kept(init, given))}
+    shared = dict.fromkeys(kept, found)
+    for home, init, given in levels:
+        _read(workspace, home, init, {**shared, given: found}, further)
+    for each in workspace.symbols.mro(kind):
+        node = workspace.node(each.file, each.name) if each.kind == "class" else None
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name != "__init__":
+                _read(workspace, each, method, dict(shared), max(further - 1, 0))
     return found
+
+
+def _constructors(
+    workspace: Workspace, kind: Symbol, parameter: str
+) -> Iterator[tuple[Symbol, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    """The ``__init__`` of a class, and of those above that are given the parameter, with what each calls it."""
+    above = [each for each in workspace.symbols.mro(kind) if each.kind == "class"]
+    for home in above:
+        init = workspace.node(home.file, f"{home.name}.__init__")
+        if not isinstance(init, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if all(each.arg != parameter for each in ast.walk(init.args) if isinstance(each, ast.arg)):
+            return
+        yield home, init, parameter
+        following = above[above.index(home) + 1 :]
+        given = next(filter(None, (_above(workspace, part, parameter, following) for part in ast.walk(init))), None)
+        if given is None:
+            return
+        parameter = given
+
+
+def _above(workspace: Workspace, call: ast.AST, parameter: str, above: list[Symbol]) -> str | None:
+    """What ``super().__init__(config)`` gives the parameter to."""
+    if not isinstance(call, ast.Call) or ast.unparse(call.func).rpartition(".")[2] != "__init__" or not above:
+        return None
+    named = next((each.arg for each in call.keywords if _is_name(each.value, parameter)), None)
+    at = next((at for at, each in enumerate(call.args) if _is_name(each, parameter)), None)
+    if at is None or not isinstance(call.func, ast.Attribute):
+        return named
+    at -= not isinstance(call.func.value, ast.Call)  # `Base.__init__(self, config)`
+    for each in above:
+        names = [name.rstrip("=") for name in workspace.symbols.classes(each.file)[each.name].init if name[:1] != "*"]
+        if names:
+            return names[at] if at < len(names) else None
+    return None
+
+
+def _kept(init: ast.AST, parameter: str) -> Iterator[str]:
+    """What ``self`` calls the parameter: ``self.hparams`` after ``self.save_hyperparameters(config)``."""
+    for part in ast.walk(init):
+        if isinstance(part, ast.Assign) and _is_name(part.value, parameter):
+            yield from (ast.unparse(each) for each in part.targets if isinstance(each, ast.Attribute))
+        elif isinstance(part, ast.Call) and ast.unparse(part.func) == "self.save_hyperparameters":
+            if not part.args and not part.keywords:
+                yield f"self.hparams.{parameter}"
+            elif any(_is_name(each, parameter) for each in part.args):
+                yield "self.hparams"
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def of_function(workspace: Workspace, function: Symbol, parameter: str, further: int = _FURTHER) -> Needs:
@@ -84,20 +139,24 @@ def _below(path: list[str], roots: dict[str, Needs]) -> Needs:
     return at
 
 
-def _path(node: ast.AST, roots: Iterable[str]) -> list[str] | None:
-    """``args.model.dim`` and ``cfg["dim"]`` as one of the roots and names below it."""
+def _path(node: ast.AST, roots: Container[str]) -> list[str] | None:
+    """``args.model.dim`` and ``cfg["dim"]`` as one of the roots, the longest, and names below it."""
     names: list[str] = []
-    while True:
-        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Name)) and (root := ast.unparse(node)) in roots:
-            return [root, *(name for name in reversed(names) if name not in _OF_TABLES)]
+    keys = 0  # how many names there are up to the last one that is a key
+    while not isinstance(node, ast.Name):
         if isinstance(node, ast.Attribute):
             names.append(node.attr)
-            node = node.value
         elif isinstance(node, ast.Subscript) and isinstance(key := getattr(node.slice, "value", None), str):
             names.append(key)
-            node = node.value
+            keys = len(names)
         else:
             return None
+        node = node.value
+    names = [node.id, *reversed(names)]
+    for end in range(len(names) - keys, 0, -1):
+        if (root := ".".join(names[:end])) in roots:
+            return [root, *(name for name in names[end:] if name not in _OF_TABLES)]
+    return None
 
 
 def names(needed: Needs) -> Iterator[str]:

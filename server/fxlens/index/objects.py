@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 from collections.abc import Hashable
 from typing import Any, cast
 
@@ -94,8 +95,10 @@ class Objects(Machine):
         if name in ("forward", "__call__"):
             return self.call_object(owner, args, keywords, node)
         if name == "save_hyperparameters":
+            tables = [each.items for each in args if isinstance(each, v.Mapping)]
             given = {key: each for key, each in self.frame.names.items() if each is not owner}
-            owner.fields["hparams"] = self.new_dict(given, "config")
+            kept = dict(collections.ChainMap(*reversed(tables))) if tables else given
+            owner.fields["hparams"] = self.new_dict(kept, "config")
             return v.NONE
         if name in ("add_module", "register_module", "register_buffer", "__setattr__") and len(args) > 1:
             field_name = args[0]

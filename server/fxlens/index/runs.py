@@ -120,7 +120,7 @@ def _function(machine: Interpreter, entry: Entry) -> None:
             machine.invoke(function, [], given)
         return
     kind = Symbol("class", entry.file, owner)
-    node = machine.workspace.node(entry.file, outer)
+    node = machine.workspace.node(entry.file, outer if name != "__init__" else owner)
     if node is None:
         return
     if name == "__init__" and machine.symbols.is_module(kind):

@@ -13,7 +13,7 @@ from .facts import Facts
 from .machine import Names
 from .modules import Modules
 from .symbols import Symbol, Symbols
-from .values import Value
+from .values import Mapping, Value
 
 _MOST_TREES = 96
 _SECONDS = 1.0  # for one configuration file
@@ -57,6 +57,8 @@ class Workspace:
         self._otherwise: dict[str, dict[str, set[str]]] | None = None
         self.settings: Callable[[str], list[tuple[Value, tuple[str, int]]]] = lambda near: []
         """Configurations that scripts near a file use; set by the index, which reads the scripts."""
+        self.declared: Callable[[str, set[str]], list[tuple[Mapping, tuple[str, int]]]] = lambda near, wanted: []
+        """Configurations that classes declare, by the names that are wanted; set by the index, too."""
         self._near: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     # ---- facts

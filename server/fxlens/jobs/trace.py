@@ -200,11 +200,13 @@ async def run(
     request: Request,
     on_findings: Callable[[Record], None] | None = None,
     on_first: Callable[[Record], None] | None = None,
+    on_judged: Callable[[Callable[[], Record]], None] | None = None,
 ) -> Record:
     """The record of the file.  Never raises for what user code does.
 
     ``on_findings`` gets the record without graphs as soon as all models are diagnosed.  ``on_first`` gets it when the
-    models up to the one at the cursor are diagnosed, and, for a slow file, from time to time afterwards.
+    models up to the one at the cursor are diagnosed, and, for a slow file, from time to time afterwards.  ``on_judged``
+    is called for each diagnosed model, with a function that gives the record so far.
     """
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
@@ -224,11 +226,13 @@ async def run(
             gathered.take(event)
             if event.get("event") == "diagnosed" and on_findings is not None:
                 on_findings(gathered.record(pool.hello))
-            elif event.get("event") == "target" and on_first is not None:
+            elif event.get("event") == "target":
                 passed = time.monotonic() - began
-                if event["target"]["name"] == request.cursor or passed > shown:
+                if on_first is not None and (event["target"]["name"] == request.cursor or passed > shown):
                     shown = max(shown, 2 * passed)
                     on_first(gathered.record(pool.hello))
+                if on_judged is not None:
+                    on_judged(lambda: gathered.record(pool.hello))
 
         try:
             outcome = await pool.run(message, request.limits, collect)

@@ -176,10 +176,10 @@ async def run(
             late = f"one took more than {request.limits.deadline:g} s"
             why = late if outcome.end == "timeout" else "the process ended"
             checks.give_up(why)
-        ended = outcome.end != "done"
-        if checks.amount() == left and not (ended and together):
+        ended, stuck = outcome.end != "done", checks.amount() == left
+        if stuck and not together:
             break
-        together = together and not ended  # nobody knows at which of the fixes
+        together = together and not ended and not stuck  # nobody knows at which of the fixes
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)

@@ -19,6 +19,7 @@ __all__ = [
     "FOREIGN",
     "LONG",
     "MOST_BYTES",
+    "READ_AT_ONCE",
     "Changed",
     "read_bytes",
     "read_source",
@@ -32,6 +33,8 @@ MOST_BYTES = 10 << 20
 LONG = 150_000
 """Characters of a text that the server does not parse while others wait: it takes most of a second on a busy machine.
 The jobs that run a file have no such limit."""
+READ_AT_ONCE = 60_000
+"""Characters of a text that is read within some ten milliseconds."""
 
 FOREIGN = frozenset({
     "node_modules", "__pycache__", "__pypackages__", "site-packages", "dist-packages", "venv", "build", "dist",

@@ -143,10 +143,13 @@ def may_have_models(tree: ast.Module, text: str) -> bool:
 
 
 def looks_like_models(tree: ast.Module) -> bool:
-    """Whether a class of the file has a forward of its own, or a base that is called like a model."""
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    bases = (ast.unparse(base) for node in classes for base in node.bases)
-    return any(map(has_forward, classes)) or any(re.search(_LIKE_MODELS, base) for base in bases)
+    """Whether one of the classes of the file looks like a model."""
+    return any(looks_like_model(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def looks_like_model(node: ast.ClassDef) -> bool:
+    """Whether a class has a forward of its own, or a base that is called like a model."""
+    return has_forward(node) or any(re.search(_LIKE_MODELS, ast.unparse(base)) for base in node.bases)
 
 
 def _may_be_model(node: ast.ClassDef) -> bool:

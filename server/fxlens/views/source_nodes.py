@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import Node, Record, Span, Target
@@ -81,27 +83,59 @@ class LineValue:
 
 
 def line_values(record: Record, path: str) -> list[LineValue]:
-    """The value of each traced line of the file that gives a tensor.
+    """The value of each traced line of the file that gives a tensor; where several models reach it, that of the one
+    that counts there (`_Models`)."""
+    models = _Models(record, path)
+    return [of_line[min(of_line, key=models.rank(line))] for line, of_line in sorted(models.values.items())]
 
-    Where several models reach a line, the largest of them counts: the others are parts of it.
-    """
-    size = {target["name"]: len(target["nodes"]) for target in record["targets"]}
-    types = {target["name"]: target["modules"] for target in record["targets"]}
-    by_line: dict[int, list[Occurrence]] = {}
-    for place in sorted(places(record, path), key=lambda place: -size[place.target]):
-        on_line = by_line.setdefault(place.span["end_line"], [])
-        if not on_line or on_line[0].target == place.target:
-            on_line.append(place)
-    found = []
-    for line, on_line in sorted(by_line.items()):
-        # What is computed last on a line is its outermost expression, whose value the line assigns.
-        last = on_line[-1]
-        again = _visits(on_line, last.span, types[last.target]) if last.own else [last.node]
-        values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
-        if values:
-            texts, modules = [text for text, _ in values], [path for _, path in values]
-            found.append(LineValue(line, texts, modules, last.target))
-    return found
+
+class _Models:
+    """Which of several models counts in a class: the largest that gives on its lines what the trace of the class itself
+    gives, since its lens names the inputs of that.  Others use it with other sizes."""
+
+    def __init__(self, record: Record, path: str) -> None:
+        self._sizes = {target["name"]: len(target["nodes"]) for target in record["targets"]}
+        self._heads = sorted((target["line"], target["name"]) for target in record["targets"])
+        self._agreeing: dict[str, set[str]] = {}
+        types = {target["name"]: target["modules"] for target in record["targets"]}
+        self.places = places(record, path)
+        by_line: dict[int, dict[str, list[Occurrence]]] = {}
+        for place in self.places:
+            by_line.setdefault(place.span["end_line"], {}).setdefault(place.target, []).append(place)
+        self.values: dict[int, dict[str, LineValue]] = {}
+        """By line and model."""
+        for line, of_line in by_line.items():
+            for name, on_line in of_line.items():
+                if (value := _line_value(line, on_line, types[name])) is not None:
+                    self.values.setdefault(line, {})[name] = value
+
+    def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
+        """Orders models by name, the one that counts on a line first."""
+        at = bisect_right(self._heads, line, key=lambda head: head[0]) - 1
+        agreeing = self._that_agree(self._heads[at][1]) if at >= 0 else self._sizes
+        return lambda name: (name not in agreeing, -self._sizes[name])
+
+    def _that_agree(self, own: str) -> set[str]:
+        if own not in self._agreeing:
+            first = dict((name, line) for line, name in self._heads)[own]
+            last = min((line for line, _ in self._heads if line > first), default=sys.maxsize)
+            agreeing = {*self._sizes}
+            for line, of_line in self.values.items():
+                if first <= line < last and own in of_line:
+                    wanted = {*of_line[own].values}
+                    agreeing -= {name for name, value in of_line.items() if wanted.isdisjoint(value.values)}
+            self._agreeing[own] = agreeing
+        return self._agreeing[own]
+
+
+def _line_value(line: int, on_line: list[Occurrence], types: Mapping[str, str]) -> LineValue | None:
+    # What is computed last on a line is its outermost expression, whose value the line assigns.
+    last = on_line[-1]
+    again = _visits(on_line, last.span, types) if last.own else [last.node]
+    values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
+    if not values:
+        return None
+    return LineValue(line, [text for text, _ in values], [path for _, path in values], last.target)
 
 
 def several(names: list[str], most: int = 3) -> str:
@@ -133,16 +167,16 @@ def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> 
 def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     """The places around a position, of the narrowest expression only; several when it was reached more than once.
 
-    Of several models that have the expression, the largest counts.
+    Of several models that have the expression, one counts (`_Models`).
     """
-    around = [place for place in places(record, path) if _holds(place.span, line, column)]
+    models = _Models(record, path)
+    around = [place for place in models.places if _holds(place.span, line, column)]
     if not around:
         return []
     narrowest = min((place.span for place in around), key=_extent)
     found = [place for place in around if place.span == narrowest]
-    size = {target["name"]: len(target["nodes"]) for target in record["targets"]}
-    largest = max((place.target for place in found), key=lambda name: size[name])
-    found = [place for place in found if place.target == largest]
+    counts = min((place.target for place in found), key=models.rank(line))
+    found = [place for place in found if place.target == counts]
     return [place for place in found if place.own] or found
 
 

@@ -39,7 +39,7 @@ def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
     for source in (*target.partial, *(each for each in target.construct if each.source == "workspace")):
         for name, text in _arguments(kind, source.text).items():
             # Of a construction that raises only configurations are a start: one of their values may be wrong.
-            if source in target.partial or text.startswith(("{", "AttrDict(")):
+            if source in target.partial or _is_configuration(text):
                 assumer.hints.setdefault(name, []).append(text)
     found = assumer.assume(kind)
     if found.construct is None:
@@ -69,6 +69,12 @@ def _assumer(namespace: ModuleType) -> Assumer:
     if namespace not in _assumers:
         _assumers[namespace] = Assumer(namespace)
     return _assumers[namespace]
+
+
+def _is_configuration(text: str) -> bool:
+    node = ast.parse(text, mode="eval").body
+    called = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return isinstance(node, ast.Dict) or called in ("AttrDict", "Namespace")
 
 
 _NUMBERS = frozenset({"abs", "bool", "float", "int", "max", "min", "round"})

@@ -272,12 +272,25 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
     try:
         module = eval(code, scope(namespace))
     except Exception as error:
-        context = without_what_it_lacks(error)
-        if context is None:
+        if without_what_it_lacks(error) is None:
             raise
-        with context:
-            module = _without_loading(code, namespace, real)
+        module = _without_all(code, namespace, real, [error])
     return module, _on_meta(module, without=not real)
+
+
+def _without_all(code: Any, namespace: ModuleType, real: bool, lacking: list[Exception]) -> Any:
+    """Without what it lacks, one thing after the other, as the constructor asks for them."""
+    try:
+        with contextlib.ExitStack() as stack:
+            for error in lacking:
+                if (context := without_what_it_lacks(error)) is not None:
+                    stack.enter_context(context)
+            return _without_loading(code, namespace, real)
+    except Exception as error:
+        if any(error is each for each in lacking) or len(lacking) > 2 or without_what_it_lacks(error) is None:
+            raise
+        following = [*lacking, error]
+    return _without_all(code, namespace, real, following)
 
 
 def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:

@@ -27,9 +27,10 @@ def without_script(
     error: BaseException, path: str, tree: ast.Module, complete: Callable[[dict[str, Any]], None]
 ) -> ModuleType | None:
     """The module as far as it got, with the definitions that come later; None where that gives no ``nn.Module``, or
-    where the error is one of the code. ``complete`` adds to its names."""
+    where the error is one of the code, other than a name that a statement lacks. ``complete`` adds to its names."""
     at = _top_level(error.__traceback__, path)
-    left_out = isinstance(error, NameError) and is_notebook(path)  # what makes the name may be in no definition
+    # What makes the name may be in no definition of a notebook; a statement of another file may have lost it.
+    left_out = isinstance(error, NameError) and at is not None and (is_notebook(path) or at.tb_next is None)
     if at is None or (isinstance(error, _OF_THE_CODE) and not left_out):
         return None
     names = at.tb_frame.f_globals

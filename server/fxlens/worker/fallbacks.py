@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import linecache
 import re
 import traceback
@@ -46,12 +47,13 @@ def behind(error: BaseException | None) -> Absent | None:
 
 @contextlib.contextmanager
 def standing_in(absent: Absent) -> Iterator[None]:
-    """With a placeholder for it."""
+    """With a placeholder for it, or with itself, where only an import before it failed."""
+    found = _installed(absent.dotted)
     finder = placeholders.placeholder_finder()
-    if finder is not None:
+    if finder is not None and found is None:
         finder.replaced.setdefault(absent.dotted.rpartition(".")[0] or absent.dotted, absent.place)
     before = absent.names.get(absent.name, _MISSING)
-    absent.names[absent.name] = placeholders.placeholder(absent.dotted)
+    absent.names[absent.name] = placeholders.placeholder(absent.dotted) if found is None else found
     try:
         yield
     finally:
@@ -59,6 +61,15 @@ def standing_in(absent: Absent) -> Iterator[None]:
             del absent.names[absent.name]
         else:
             absent.names[absent.name] = before
+
+
+def _installed(dotted: str) -> Any:
+    """What a dotted name is in an installed package; None where there is none."""
+    module, _, name = dotted.rpartition(".")
+    with contextlib.suppress(Exception):
+        if importlib.util.find_spec(dotted.partition(".")[0]) is not None:
+            return getattr(importlib.import_module(module), name) if module else importlib.import_module(dotted)
+    return None
 
 
 def _imported(file: str) -> dict[str, str]:

@@ -58,9 +58,12 @@ class Parts:
 
     def add_lazily(self, made: Made, inputs: Callable[[], Inputs | None]) -> None:
         """A model, and how to find out what it is called with, once somebody asks."""
-        self._wholes = [each for each in self._wholes if each.made.module is not made.module]
+        before = next((each for each in self._wholes if each.made.module is made.module), None)
+        if before is not None:
+            self._wholes.remove(before)
         apart = self._apart if type(made.module) in vars(self._namespace).values() else contextlib.nullcontext
-        self._wholes.append(_Whole(made, inputs, self._namespace, apart))
+        kinds = {type(module) for module in made.module.modules()} if before is None else before.kinds
+        self._wholes.append(_Whole(made, inputs, self._namespace, apart, kinds))
 
     def look(self, target: Target) -> Made | None:
         """Constructs the models of other files that are said to hold the class; one that is said to be a part already
@@ -128,13 +131,13 @@ class _Whole:
         inputs: Callable[[], Inputs | None],
         namespace: ModuleType,
         apart: Callable[[], AbstractContextManager[None]],
+        kinds: set[type],
     ) -> None:
-        self.made = made
+        self.made, self.kinds = made, kinds
         self._apart = apart
         self._find_inputs = inputs
         self._namespace = namespace
         self._calls: dict[str, str] | None = None
-        self.kinds = {type(module) for module in made.module.modules()}
 
     @cached_property
     def _inputs(self) -> Inputs | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxlens import record
-from fxlens.record import Finding, Related, Span
+from fxlens.record import Finding, Related, Severity, Span
 from fxlens.sources import parsing, positions
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
@@ -84,14 +84,16 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         fails = "uses a package that cannot be imported" if missing else f"raises {brief(error)}"
         text = f"This statement {fails}. The classes of the file were traced without it"
         code = "FX306" if isinstance(error, SystemExit) else "FX301"
-        if is_notebook(job.path) and isinstance(error, NameError):
+        unnamed = isinstance(error, NameError)
+        if is_notebook(job.path) and unnamed:
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
         # A script that ends, finds no data, package or device, or gets no answer or arguments, is not wrong elsewhere.
         elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
         elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
-        return record.finding(code, "info" if elsewhere else "warning", text, span, related=_raised_by(job, error))
+        grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
+        return record.finding(code, grade, text, span, related=_raised_by(job, error))
     span = tracebacks.of_traceback(error.__traceback__, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span

@@ -15,6 +15,8 @@ _KINDS = "normal|uniform|constant|zeros|ones|xavier|kaiming|orthogonal|lecun|var
 _TABLE = re.compile(
     r"([A-Z]+_)*(LAYERS|MODELS|BACKBONES|HEADS|NECKS|LOSSES|DETECTORS|SEGMENTORS|CLASSIFIERS|(EN|DE)?CODERS|EXTRACTORS)"
 )
+_OF_INITIALIZERS = re.compile(r"\.(weight_)?init(s|ializers?|ialization)?\.[a-z_]+$")
+"""Functions of a module for nothing else, ``torch_geometric.nn.inits.glorot``."""
 _INITIALIZER = re.compile(
     rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init|c2_(msra|xavier)_fill"
 )
@@ -36,7 +38,7 @@ def function(name: str) -> Callable[..., Any] | None:
     if of_tuple is not None:
         count = int(of_tuple[1]) if of_tuple[1] else _COUNTS[of_tuple[2]]
         return lambda value: tuple(value) if _is_row(value) else (value,) * count
-    if _INITIALIZER.fullmatch(last):
+    if _INITIALIZER.fullmatch(last) or _OF_INITIALIZERS.search(name):
         return lambda given=None, *_, **__: given  # no graph depends on the values of weights
     package = name.partition(".")[0]
     own = last in _OF_TIMM if package == "timm" else package.startswith("mm") and last not in _OF_TIMM

@@ -31,6 +31,8 @@ _COMPUTING = [
     for name in ("index", "int", "float", "len", "iter", "getitem", "add", "radd", "sub", "rsub", "mul", "rmul",
                  "truediv", "rtruediv", "floordiv", "lt", "gt", "le", "ge")
 ]  # fmt: skip
+_ENTERING = ("BEFORE_WITH", "SETUP_WITH")
+"""What a ``with`` statement begins with: from Python 3.11, and before."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _SIZES = {
@@ -97,7 +99,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if following.startswith("FORMAT_"):  # part of a text
             return ""
         if _is_constructing(frame):
-            return _unusable(f"{name}()")
+            return contextlib.nullcontext() if following in _ENTERING else _unusable(f"{name}()")
     raise lacking(name)
 
 
@@ -258,6 +260,13 @@ def _unusable_class() -> type:
 
         def forward(self, *_: Any, **__: Any) -> Any:
             raise lacking(self.stands_for)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """``with get_rng_tracker().fork():`` around what a constructor makes changes only random numbers."""
+            frame = sys._getframe(1)
+            if _is_constructing(frame) and instruction_after(frame.f_code, frame.f_lasti) in _ENTERING:
+                return contextlib.nullcontext()
+            return super().__call__(*args, **kwargs)
 
     for each in _COMPUTING:
         setattr(Unusable, each, Unusable.forward)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .job import Job
 
 _MOST_TRIES = 12
+_TWICE = re.compile(r"already (been )?(registered|exists|defined)|duplicate", re.IGNORECASE)
 _TOO_HIGH = re.compile("no known parent package|beyond top-level package")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 
@@ -206,7 +207,7 @@ def load(
         main_block.fill(names, tree or ast.parse(text), path)
 
     replaced = Replaced() if replaced is None else replaced
-    packages = 0
+    packages, known = 0, frozenset(sys.modules)
     none_required = script_arguments.none_required(path)
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
     with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
@@ -223,6 +224,8 @@ def load(
                     placeholders.look_below(finder.roots)
                     if name != before:
                         continue
+                if left < _MOST_TRIES - 1 and left and _TWICE.search(str(error)) and _forget(finder, known):
+                    continue  # an earlier try has filled a registry
                 if (
                     left
                     and isinstance(error, Exception)
@@ -239,6 +242,19 @@ def load(
                 replaced.modules.update(placeholders.replaced)
                 replaced.former.update(placeholders.former)
     raise AssertionError("the last try returns or raises")
+
+
+def _forget(finder: OverlayFinder, known: frozenset[str]) -> bool:
+    """Has the workspace's modules that are not among the known ones imported anew.  Whether there are any."""
+    files = {name: getattr(sys.modules[name], "__file__", None) for name in sys.modules if name not in known}
+    own = [
+        name
+        for name, file in files.items()
+        if isinstance(file, str) and any(is_inside(file, root) for root in finder.roots) and "site-packages" not in file
+    ]
+    for name in own:
+        del sys.modules[name]
+    return bool(own)
 
 
 @contextlib.contextmanager

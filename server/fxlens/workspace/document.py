@@ -56,6 +56,8 @@ class Document:
     """The last good record, with the text it belongs to."""
     record_text: str = ""
     record_version: int | None = None
+    judged: tuple[Record, str] | None = None
+    """What the trace under way says of the classes that are judged so far, with its text."""
     reached: frozenset[str] = frozenset()
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
@@ -126,7 +128,7 @@ class Document:
         return edited
 
     def keep(self, record: Record, text: str, version: int | None) -> None:
-        self.record, self.record_text, self.record_version = record, text, version
+        self.record, self.record_text, self.record_version, self.judged = record, text, version, None
         self.reached = source_nodes.files(record)
 
     def checks(self, capture: str) -> bool:
@@ -137,7 +139,7 @@ class Document:
 
     def forget(self) -> None:
         """No view of it shows anything any more."""
-        self.record, self.record_text, self.record_version = None, "", None
+        self.record, self.record_text, self.record_version, self.judged = None, "", None, None
         self.reached = frozenset()
 
     def play(self, parts: Mapping[str, Part]) -> bool:

@@ -30,6 +30,7 @@ from fxlens.overlays import (
 )
 from fxlens.record import Finding, Fix, Record, finding
 from fxlens.sources import from_tests, known
+from fxlens.sources.files import READ_AT_ONCE
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import is_within, key
 from fxlens.views.coverage import unjudged
@@ -49,7 +50,8 @@ _SOON = 0.1
 """Seconds: a trace that is this quick needs nothing shown before it."""
 _AHEAD = 0.05
 """Seconds that the class at the cursor waits for the others, to be shown with them."""
-_READ_AT_ONCE = 60_000  # characters: what is read within some ten milliseconds
+_LENSES = 0.3
+"""Seconds from one look at which classes are judged to the next, while a trace is under way."""
 _VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
 
 
@@ -59,7 +61,7 @@ Publish: TypeAlias = Callable[[Document, list[Finding], bool], None]
 
 class Refreshing:
     """``publish(document, findings, complete)`` is called with what is to be shown, ``traced(document)`` when there is
-    a new record."""
+    a new record, ``judged(document)`` when more of its classes are judged, or none is going to be."""
 
     def __init__(
         self,
@@ -68,9 +70,10 @@ class Refreshing:
         status: StatusReport,
         publish: Publish,
         traced: Callable[[Document], None],
+        judged: Callable[[Document], None],
     ) -> None:
         self._files, self._tasks, self._status = files, tasks, status
-        self._publish, self._traced = publish, traced
+        self._publish, self._traced, self._judged = publish, traced, judged
         self._repair = Repair(files.environment, tasks, self._again)
 
     def _again(self, folder: str | None) -> None:
@@ -163,7 +166,7 @@ class Refreshing:
         quick = document.took is not None and document.took < _SOON
         if not self._files.trusted or not self._files.settings(document).enable or quick or not (whole or at):
             return
-        found = document.read_only(None if whole or at is None else {at}, _READ_AT_ONCE)
+        found = document.read_only(None if whole or at is None else {at}, READ_AT_ONCE)
         found = [each for each in found if each["severity"] in ("error", "warning")]
         limits = {name: part.limit for name, part in self._parts(document, found).items()}
         document.ahead_version = document.version
@@ -195,6 +198,9 @@ class Refreshing:
         document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         return with_parts(record, document.parts)
 
+    def _with_parts(self, document: Document, record: Record) -> Record:
+        return with_parts(record, self._files.parts(document, [target["name"] for target in record["targets"]]))
+
     def _parts(self, document: Document, found: list[Finding]) -> Mapping[str, Part]:
         return self._files.parts(document, {each["target"] for each in found if each["target"] is not None})
 
@@ -210,7 +216,7 @@ class Refreshing:
             await asyncio.sleep(delay)
         await self._files.configured.wait()
         await self._files.environment.read_project(document.folder, document.path)
-        if self._files.settings(document).enable and (document.asked or not is_library(document.path, document.folder)):
+        if self._looks_at(document):
             if not self._files.trusted:
                 self.show(document, document.without_running())
                 return
@@ -223,6 +229,8 @@ class Refreshing:
                 log.exception("tracing %s failed", document.path)
                 said = f"FX Lens itself failed on this file: {type(error).__name__}: {str(error)[:200]}"
                 self.show(document, [finding("FX199", "error", said)])
+            if document.record is None:
+                self._judged(document)
             # What changed since may have been read before that.
             if document.record is not None and any(
                 self._concerns(path, document.record) for path in document.changed_meanwhile
@@ -233,6 +241,15 @@ class Refreshing:
         if document.record is not None:
             document.forget()
             self._traced(document)
+
+    def _looks_at(self, document: Document) -> bool:
+        enabled = self._files.settings(document).enable
+        return enabled and (document.asked or not is_library(document.path, document.folder))
+
+    def is_judging(self, document: Document) -> bool:
+        """Whether the first trace of a document is under way."""
+        under_way = document.task is not None and not document.task.done()
+        return document.record is None and under_way and self._files.trusted and self._looks_at(document)
 
     def learn(self, document: Document) -> None:
         """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
@@ -265,10 +282,12 @@ class Refreshing:
             self.play(document)
 
     async def _trace(self, document: Document) -> None:
-        self.learn(document)
-        if document.known is None and document.learning is not None:
-            # Where the index is there already, it answers at once.
-            await asyncio.wait([document.learning], timeout=_MOMENT)
+        first_time = document.known is None
+        if first_time:
+            self.learn(document)
+            if document.learning is not None:
+                # Where the index is there already, it answers at once.
+                await asyncio.wait([document.learning], timeout=_MOMENT)
         knowledge = self._files.environment.knowledge(document.folder)
         if document.known is None and knowledge is not None:
             await knowledge.read_recorded()
@@ -282,6 +301,31 @@ class Refreshing:
         began = time.monotonic()
         version = document.version
         ahead: asyncio.TimerHandle | None = None
+        lenses: asyncio.TimerHandle | None = None
+        learning: asyncio.TimerHandle | None = None
+
+        def learn() -> None:
+            nonlocal learning
+            if learning is not None:
+                learning.cancel()
+                learning = None
+                self.learn(document)
+
+        # Whoever reads the file once more takes a processor, which the findings should have.
+        if not first_time:
+            learning = asyncio.get_running_loop().call_later(_MOMENT, learn)
+
+        def judged(so_far: Callable[[], Record]) -> None:
+            nonlocal lenses
+            if lenses is None:
+                lenses = asyncio.get_running_loop().call_later(_LENSES, show_judged, so_far)
+
+        def show_judged(so_far: Callable[[], Record]) -> None:
+            nonlocal lenses
+            lenses = None
+            if document.version == version and self._files.documents.get(document.uri) is document:
+                document.judged = self._with_parts(document, so_far()), document.text
+                self._judged(document)
 
         def first(record: Record) -> None:
             nonlocal ahead
@@ -293,14 +337,17 @@ class Refreshing:
             if ahead is not None:
                 ahead.cancel()
             self._early(document, version, record, digest, began)
+            learn()
 
         try:
             pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-            record = await trace.run(pool, request, diagnosed, first)
+            record = await trace.run(pool, request, diagnosed, first, judged)
+            learn()
         finally:
             self._status.ended()
-            if ahead is not None:
-                ahead.cancel()
+            for timer in (ahead, lenses, learning):
+                if timer is not None:
+                    timer.cancel()
         if self._files.documents.get(document.uri) is not document:
             return
         record = self._laid(document, record, request.text)
@@ -314,8 +361,8 @@ class Refreshing:
         """Shows what is diagnosed, such as the class that the user is in, while other models are still traced: of those
         stays what reading has found."""
         if document.version == version and self._files.documents.get(document.uri) is document:
+            record = self._with_parts(document, record)
             names = [target["name"] for target in record["targets"]]
-            record = with_parts(record, self._files.parts(document, names))
             before = [each for each in document.moved() if each["target"] not in names]
             found = folded(record, findings(record))
             if document.ahead_version == version:

@@ -41,25 +41,27 @@ def pause(document: Document, most: float) -> float:
 
 
 class Session:
-    """Give it the documents; it calls ``publish(document, findings, complete)``, ``status(status)``, and, when there is
-    a new record, ``traced(document)``."""
+    """Give it the documents; it calls ``publish(document, findings, complete)``, ``status(status)``, when there is a
+    new record, ``traced(document)``, and, when more classes are judged while one is made, ``judged(document)``."""
 
     def __init__(
         self,
         publish: Publish,
         status: Callable[[Status], None],
         traced: Callable[[Document], None] = lambda document: None,
+        judged: Callable[[Document], None] = lambda document: None,
     ) -> None:
         self._publish, self._traced = publish, traced
         self._files = OpenFiles()
         self._environment = self._files.environment
         self._tasks = Tasks()
         self._status = StatusReport(self._files, status)
-        self._refreshing = Refreshing(self._files, self._tasks, self._status, publish, traced)
+        self._refreshing = Refreshing(self._files, self._tasks, self._status, publish, traced, judged)
         self.documents = self._files.documents
         self.document_at = self._files.at
         self.selected = self._files.selected
         self.cursor = self._files.cursor
+        self.is_judging = self._refreshing.is_judging
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
         self.launch_for = self._environment.launch

@@ -38,3 +38,11 @@ def test_each_comes_out_as_if_verified_alone(tmp_path: Path, first: str, fewer: 
     joint, number = settled(text, tmp_path, together=True)
     assert joint == alone and len(joint) > 2
     assert texts - number >= fewer
+
+
+def test_where_time_is_up_those_that_hold_without_the_others_are_tried_all_the_same(tmp_path: Path):
+    checker = checker_for(tmp_path, net(f"{NOT_THE_FIRST}{GOOD}return x\n"))
+    found = [each for each in checker.before.report.findings if each.severity in ("error", "warning")]
+    checker.left = 0.0
+    prove_together(checker, [(each, None) for each in found], lambda: None)
+    assert len(checker.before.tried) == 2 and 1 < len(checker.proven) < len(found)

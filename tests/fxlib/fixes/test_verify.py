@@ -345,6 +345,17 @@ def test_what_changes_only_the_trace_runs_eager_no_second_time(tmp_path: Path, m
         assert fix is not None and fix.preferred and len(runs) == number
 
 
+def test_a_comparison_begins_with_the_weights_of_the_model(tmp_path: Path):
+    init = "super().__init__()\n        self.weight = nn.Parameter(torch.ones(4))"
+    forward = "with torch.no_grad():\n            self.weight.add_(1)\n        return x * self.weight"
+    first, *_ = checker_for(
+        tmp_path,
+        f"{HEAD}\nclass Net(nn.Module):\n    def __init__(self):\n        {init}\n\n"
+        f"    def forward(self, x):\n        {forward}\n",
+    ).before.outcomes
+    assert first.name == "the example, eval" and torch.equal(first.value, 2 * first.args[0])
+
+
 def test_once_one_is_proven_the_others_can_be_left_unchecked(tmp_path: Path):
     text = net("x[:, 0] = 1.0\nreturn x * 2\n")
     every, one = checker_for(tmp_path, text), checker_for(tmp_path, text)

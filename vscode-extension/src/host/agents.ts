@@ -33,8 +33,8 @@ export function registerAgents(lens: Lens, names: string[]): vscode.Disposable[]
 
 /** The server's answer; throws what the agent should read instead. */
 async function answer(lens: Lens, tool: string, input: Input, token: vscode.CancellationToken): Promise<string> {
-  const client = lens.client;
-  if (!client?.isRunning()) throw new Error('The FX Lens server is not running. Its status item says why.');
+  const client = await lens.settled();
+  if (!client) throw new Error('The FX Lens server is not running. Its status item says why.');
   const unsaved = vscode.workspace.textDocuments
     .filter(each => each.isDirty || each.isUntitled)
     .map(each => client.code2ProtocolConverter.asUri(each.uri));

@@ -7,23 +7,34 @@ import type { Lens } from './lens';
 /** While the cursor moves on, nothing is sent. */
 const REST_MS = 300;
 
-/** Sends the place of an editor's cursor, unless it shows no source. Where nobody types in a notebook, it is in the class of the selected cell. */
-export function tellCursor(lens: Pick<Lens, 'client'>, editor = vscode.window.activeTextEditor): void {
-  const client = lens.client?.isRunning() ? lens.client : undefined;
+/** Where a cursor is, or was. */
+export interface Place {
+  uri: vscode.Uri;
+  line: number;
+}
+
+/** The place of an editor's cursor, unless it shows no source. Where nobody types in a notebook, it is in the class of the selected cell. */
+export function cursorOf(editor = vscode.window.activeTextEditor): Place | undefined {
   const document = editor?.document ?? activeDocument();
-  if (!client || !document || document.uri.scheme === SCHEME || !sourceOf(document)) return;
+  if (!document || document.uri.scheme === SCHEME || !sourceOf(document)) return undefined;
   const line = editor?.selection.active.line ?? Math.max(0, document.getText().split('\n').findIndex(each => /^class\b/.test(each)));
-  void client.sendNotification(cursor, { uri: client.code2ProtocolConverter.asUri(document.uri), line });
+  return { uri: document.uri, line };
+}
+
+/** Sends a place, else that of the cursor. */
+export function tellCursor(lens: Pick<Lens, 'client'>, place = cursorOf()): void {
+  const client = lens.client?.isRunning() ? lens.client : undefined;
+  if (client && place) void client.sendNotification(cursor, { uri: client.code2ProtocolConverter.asUri(place.uri), line: place.line });
 }
 
 export function registerCursor(lens: Lens): vscode.Disposable {
   let rest: NodeJS.Timeout | undefined;
   const moved = (editor?: vscode.TextEditor) => {
     clearTimeout(rest);
-    rest = setTimeout(() => tellCursor(lens, editor), REST_MS);
+    rest = setTimeout(() => tellCursor(lens, cursorOf(editor)), REST_MS);
   };
   const subscriptions = [
-    vscode.window.onDidChangeActiveTextEditor(editor => tellCursor(lens, editor)),
+    vscode.window.onDidChangeActiveTextEditor(editor => tellCursor(lens, cursorOf(editor))),
     vscode.window.onDidChangeTextEditorSelection(({ textEditor }) => moved(textEditor)),
     vscode.window.onDidChangeNotebookEditorSelection(() => moved()),
   ];

@@ -2,7 +2,7 @@
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { State } from 'vscode-languageclient';
-import { tellCursor } from './cursor';
+import { cursorOf, tellCursor } from './cursor';
 import { createLogger } from './logger';
 import { serverPython } from './python';
 import { Selections } from './selections';
@@ -61,10 +61,16 @@ export class Lens implements vscode.Disposable {
     return this.enqueue(() => this.doStop());
   }
 
-  /** The running client; when there is none, says so to the user. */
-  async requireClient(): Promise<LanguageClient | undefined> {
+  /** The running client, once a start under way is over. */
+  async settled(): Promise<LanguageClient | undefined> {
     await this.queue;
-    if (this.client?.isRunning()) return this.client;
+    return this.client?.isRunning() ? this.client : undefined;
+  }
+
+  /** The same; when there is none, says so to the user. */
+  async requireClient(): Promise<LanguageClient | undefined> {
+    const client = await this.settled();
+    if (client) return client;
     const picked = await vscode.window.showErrorMessage('The FX Lens server is not running.', 'Restart', 'Show logs');
     if (picked === 'Restart') await this.restart();
     if (picked === 'Show logs') this.logger.show();
@@ -75,15 +81,20 @@ export class Lens implements vscode.Disposable {
     this.picks.fire({ source, names });
   }
 
-  async record(source: vscode.Uri): Promise<RecordAnswer | null> {
-    const client = await this.requireClient();
-    return client ? client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) }) : null;
+  /** The record of a file, with the class that the cursor is in now: while a server starts, it may go elsewhere. */
+  private async recordHere(source: vscode.Uri, running = this.requireClient()): Promise<RecordAnswer | null> {
+    const here = cursorOf();
+    const client = await running;
+    if (!client) return null;
+    tellCursor(this, here);
+    const answer = await client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) });
+    tellCursor(this);
+    return answer;
   }
 
-  /** The class that the cursor is in, where it has a graph. */
+  /** The class that the cursor is in, where it has a graph, and a server runs. */
   async targetHere(source: vscode.Uri): Promise<string | undefined> {
-    tellCursor(this);
-    const answer = await this.record(source);
+    const answer = await this.recordHere(source, this.settled());
     return answer?.record.targets.find(({ name, nodes }) => name === answer.cursor && nodes.length)?.name;
   }
 
@@ -92,8 +103,7 @@ export class Lens implements vscode.Disposable {
    * graph; `captured`: also what torch.export or torch.compile captured of it.
    */
   async pickTarget(source: vscode.Uri, { traced = true, captured = false } = {}): Promise<string | undefined> {
-    tellCursor(this);
-    const answer = await this.record(source);
+    const answer = await this.recordHere(source);
     const able = (answer?.record.targets ?? []).filter(({ nodes }) => !traced || nodes.length);
     const here = able.filter(({ name }) => name === answer?.cursor);
     const names = (here.length ? here : able).flatMap(({ name, captures }) => [
@@ -148,8 +158,9 @@ export class Lens implements vscode.Disposable {
     this.serverInterpreter = python;
     if (!python) {
       this.fail(NO_PYTHON);
-      const picked = await vscode.window.showErrorMessage(NO_PYTHON, 'Open settings');
-      if (picked) await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.serverPython');
+      // Commands do not wait until it is read.
+      void vscode.window.showErrorMessage(NO_PYTHON, 'Open settings').then(picked =>
+        picked && vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.serverPython'));
       return;
     }
     const client = createClient(python, this.script, this.logger);

@@ -13,11 +13,10 @@ const token = { isCancellationRequested: false };
 function lens(answer: unknown, running = true) {
   const sent: [string, any, unknown][] = [];
   const client = {
-    isRunning: () => running,
     code2ProtocolConverter: { asUri: String },
     sendRequest: async (type: any, params: unknown, token: unknown) => (sent.push([type.method, params, token]), answer),
   };
-  return { client, sent } as any;
+  return { settled: async () => (running ? client : undefined), sent } as any;
 }
 
 beforeEach(() => {

@@ -2,6 +2,8 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 
 const clients = vi.hoisted(() => [] as any[]);
+/** What a client waits for until it runs. */
+const slow = vi.hoisted(() => ({ start: Promise.resolve() }));
 vi.mock('vscode-languageclient', async () => ({
   ...(await vi.importActual<object>('vscode-languageserver-protocol')),
   RevealOutputChannelOn: { Never: 4 },
@@ -16,12 +18,20 @@ vi.mock('vscode-languageclient/node', () => ({
       clients.push(this);
     }
     isRunning() { return this.running; }
-    async start() { this.running = true; }
+    code2ProtocolConverter = { asUri: String };
+    async start() {
+      await slow.start;
+      this.running = true;
+    }
     async dispose() { this.running = false; }
     registerFeature() {}
     onNotification() {}
     onDidChangeState() {}
-    async sendRequest() { return { state: 'ready', python: '/models/python', torch: '2.13.0', message: null }; }
+    async sendRequest(type: any, params?: unknown) {
+      this.sent.push([type.method ?? type, params]);
+      if (type.method === 'fxlens/record') return null;
+      return { state: 'ready', python: '/models/python', torch: '2.13.0', message: null };
+    }
     async sendNotification(type: any, params?: unknown) { this.sent.push([type.method ?? type, params]); }
   },
 }));
@@ -32,28 +42,53 @@ import { state } from './vscode';
 
 const context = () => ({ subscriptions: [], asAbsolutePath: (p: string) => `/ext/${p}`, extension: { packageJSON: manifest } }) as any;
 const options = (client: any) => client.args[3];
+const notified = (client: any): string[] => client.sent.map(([method]: [string]) => method).filter((method: string) => !['fxlens/status', 'fxlens/cursor'].includes(method));
+/** Activates the extension, and waits until its server runs. */
+const started = async () => {
+  activate(context());
+  await vi.waitFor(() => expect(clients[0]?.running).toBe(true));
+};
 
 beforeEach(() => {
   state.reset();
   clients.length = 0;
+  slow.start = Promise.resolve();
   state.settings['fxlens.serverPython'] = '/server/python';
 });
 
 describe('starting', () => {
   it('runs the bundled server isolated from the environment and the folder', async () => {
-    await activate(context());
+    await started();
     const server = clients[0].args[2];
     expect([server.command, ...server.args]).toEqual(['/server/python', '-I', '/ext/bundled/serve.py']);
     expect(server.options.cwd).not.toBe(process.cwd());
   });
 
   it('registers the commands of the manifest', async () => {
-    await activate(context());
+    await started();
     expect([...state.commands.keys()].sort()).toEqual(manifest.contributes.commands.map(c => c.command).sort());
   });
 
+  it('runs a command that is given meanwhile on the file that is then in front, and where its cursor is', async () => {
+    const editor = (name: string) => ({ uri: { scheme: 'file', toString: () => `file:///${name}` }, languageId: 'python' });
+    let ready = () => {};
+    slow.start = new Promise(resolve => { ready = resolve; });
+    state.activeDocument = editor('first.py');
+    expect(activate(context()), 'VS Code would wait for it before it runs the command').toBeUndefined();
+    const given = Promise.all(['fxlens.trace', 'fxlens.editInputs'].map(name => state.commands.get(name)!()));
+    state.activeDocument = editor('second.py');
+    ready();
+    await given;
+    const about = (method: string) => clients[0].sent.filter(([sent]: [string]) => sent === method).map(([, params]: [string, any]) => params.uri);
+    expect(about('fxlens/trace')).toEqual(['file:///first.py']);
+    expect(about('fxlens/record')).toEqual(['file:///first.py']);
+    const [before] = clients[0].sent.flatMap(([sent]: [string], at: number) => (sent === 'fxlens/record' ? [clients[0].sent.slice(0, at)] : []));
+    expect(before.filter(([sent]: [string]) => sent === 'fxlens/cursor').at(-1)[1].uri, 'the class is the one at the cursor of that time').toBe('file:///first.py');
+    expect(clients[0].sent.at(-1)).toEqual(['fxlens/cursor', { uri: 'file:///second.py', line: 0 }]);
+  });
+
   it('stops the server with the extension', async () => {
-    await activate(context());
+    await started();
     await deactivate();
     expect(clients[0].running).toBe(false);
   });
@@ -62,17 +97,17 @@ describe('starting', () => {
 describe('trust', () => {
   it('is told to the server at the start', async () => {
     state.trusted = false;
-    await activate(context());
+    await started();
     expect(options(clients[0]).initializationOptions()).toEqual({ trusted: false });
   });
 
   it('is told when it is granted, and the settings are read again after it', async () => {
     state.trusted = false;
-    await activate(context());
+    await started();
     state.trusted = true;
     await state.grant.fire();
     expect(clients).toHaveLength(1);
-    expect(clients[0].sent.map(([method]: [string]) => method)).toEqual(['fxlens/trusted', 'workspace/didChangeConfiguration']);
+    expect(notified(clients[0])).toEqual(['fxlens/trusted', 'workspace/didChangeConfiguration']);
     await state.configuration.fire({ affectsConfiguration: key => key === 'fxlens' });
     expect(clients[0].sent.at(-1)[0]).toBe('workspace/didChangeConfiguration');
   });
@@ -80,7 +115,7 @@ describe('trust', () => {
 
 describe('settings', () => {
   it('restart the server when its interpreter changes, and only then', async () => {
-    await activate(context());
+    await started();
     await state.configuration.fire({ affectsConfiguration: key => key === 'fxlens' });
     expect(clients).toHaveLength(1);
     await state.configuration.fire({ affectsConfiguration: key => key === 'fxlens.serverPython' });
@@ -90,7 +125,7 @@ describe('settings', () => {
 
   it('reach the server with the interpreter filled in, and without the server’s own', async () => {
     state.settings['fxlens.python'] = '/models/python';
-    await activate(context());
+    await started();
     const ask = options(clients[0]).middleware.workspace.configuration;
     const items = { items: [{ section: 'fxlens' }, { section: 'editor' }] };
     const answer = await ask(items, undefined, async () => [{ python: '', serverPython: '/x', deadline: 5 }, { tabSize: 4 }]);
@@ -98,14 +133,14 @@ describe('settings', () => {
   });
 
   it('start another server when the one before does not end', async () => {
-    await activate(context());
+    await started();
     clients[0].dispose = async () => { clients[0].running = false; throw new Error('Stopping the server timed out'); };
     await state.commands.get('fxlens.restart')!();
     expect(clients.map(c => c.running)).toEqual([false, true]);
   });
 
   it('leave one server when restarts come fast', async () => {
-    await activate(context());
+    await started();
     await Promise.all([state.commands.get('fxlens.restart')!(), state.commands.get('fxlens.restart')!()]);
     expect(clients.filter(c => c.running)).toHaveLength(1);
   });

@@ -106,7 +106,7 @@ export const window = {
   createOutputChannel: () => ({ info: vi.fn(), warn: vi.fn(), error: vi.fn(), show: vi.fn(), dispose: vi.fn() }),
   createStatusBarItem: () => state.item,
   get activeTextEditor() {
-    return state.activeDocument && { document: state.activeDocument };
+    return state.activeDocument && { document: state.activeDocument, selection: { active: { line: 0, character: 0 } } };
   },
   get activeNotebookEditor() {
     return state.activeNotebook && { notebook: state.activeNotebook, selection: { start: state.selectedCell } };

@@ -46,7 +46,7 @@ def members(note: Any) -> list[Any]:
 
 
 _CONFIGURATIONS = (
-    "Namespace", "DictConfig", "AttrDict", "EasyDict", "CfgNode", "SimpleNamespace", "ConfigDict", "ListConfig",
+    "Namespace", "SimpleNamespace", "DictConfig", "AttrDict", "EasyDict", "CfgNode", "ConfigDict", "ListConfig",
 )  # fmt: skip
 _OF_TENSORS = ("jaxtyping", "torchtyping")
 """Packages whose annotations say which sizes a tensor has."""
@@ -112,6 +112,14 @@ def kind(note: Any) -> str:
     if issubclass(note, collections.abc.Mapping):
         return "mapping"
     return "call"
+
+
+def is_attribute_dict(note: Any) -> bool:
+    """Whether it is a configuration whose values are read both as attributes and by keys."""
+    note = members(note)[0]
+    missing = vars(note).get("stands_for") if isinstance(note, type) else None
+    name = missing or (note if isinstance(note, str) else getattr(note, "__name__", ""))
+    return str(name).rpartition(".")[2] in _CONFIGURATIONS[2:-1]
 
 
 def result(note: Any) -> str:

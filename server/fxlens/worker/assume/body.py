@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .expressions import Expressions
@@ -164,6 +165,15 @@ class Body:
 
     def _functiondef(self, node: ast.FunctionDef) -> None:
         self.names[node.name] = Local(node, self)
+
+    def _importfrom(self, node: ast.ImportFrom) -> None:
+        """What a function imports of a module that is there already: nothing is imported to read it."""
+        package = (getattr(self.function, "__globals__", {}).get("__package__") or "").split(".")
+        inner = package[: len(package) - node.level + 1] if node.level else []
+        module = sys.modules.get(".".join([*inner, *([node.module] if node.module else [])]))
+        for each in node.names:
+            if module is not None and (found := vars(module).get(each.name)) is not None:
+                self.names[each.asname or each.name] = Known(found)
 
     def _match(self, node: ast.Match) -> None:
         subject = self.value(node.subject)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _NUMBERS = {"int", "round", "float", "abs", "pow", "divmod", "hex"}
 _SAME = {"list", "tuple", "sorted", "reversed", "set", "deepcopy", "copy", "iter", "dict"}
+_OF_CONFIGURATIONS = tuple(
+    f".OmegaConf.{each}" for each in ("merge", "create", "structured", "to_container", "to_object")
+)
+"""Functions that give a configuration with the values of the one that they are given."""
 _FACTORIES = {"zeros", "ones", "randn", "rand", "empty", "full", "arange", "linspace", "eye", "randint"}
 
 
@@ -92,6 +96,8 @@ class Calls:
         if isinstance(function, Bound):
             return methods.called(function, args, kwargs, self.apply)
         if isinstance(function, Method):
+            if function.function.__name__ == "save_hyperparameters":
+                self._hyperparameters(function.owner, args)
             reading = self.reader.function(function.function, function.owner)
             return self._connect(reading, args, kwargs)
         if isinstance(function, Local):
@@ -105,6 +111,18 @@ class Calls:
         if isinstance(function, Known):
             return self._known(function.value, args, kwargs)
         return None
+
+    def _hyperparameters(self, owner: Self, args: list[Any]) -> None:
+        """``self.hparams`` of Lightning: what is given, or the arguments of the constructor by their names."""
+        kept = owner.stored.setdefault("hparams", Place("hparams"))
+        if not isinstance(kept, Place):
+            return
+        for each in args:
+            if isinstance(each, Place):
+                each.flow(kept)
+        for name, value in self.body.names.items() if not args else ():
+            if isinstance(value, Place):
+                value.flow(kept.part("attribute", name))
 
     def _local(self, function: Local, args: list[Any], kwargs: dict[str, Any]) -> Any:
         names = [each.arg for each in function.node.args.args]
@@ -123,6 +141,8 @@ class Calls:
         if isinstance(function, torch.nn.Module):
             return self._module(function, args, kwargs)
         name = getattr(function, "__name__", "")
+        if _dotted(function).endswith(_OF_CONFIGURATIONS):
+            return _one_of(args)
         if isinstance(function, type):
             if issubclass(function, torch.nn.Module) or self.reader.is_own(getattr(function, "__init__", None)):
                 if self.reader.is_own(function.__init__):  # type: ignore[misc]
@@ -262,6 +282,8 @@ class Calls:
                 if name not in given and reading.parameters[name].default is NOTHING:
                     place.use("key", name)
                     place.part("key", name).flow(reading.parameters[name])
+            if reading.extra is not None:
+                place.flow(reading.parameters[reading.extra])
         self.spread = []
         came: dict[int, Any] = {}
         for name, value in given.items():
@@ -285,4 +307,20 @@ class Calls:
         for result in reading.returns:
             if isinstance(result, Place):
                 return came.get(id(result), result)
-        return reading.returns[0] if len(reading.returns) == 1 and isinstance(reading.returns[0], Known) else None
+        first = reading.returns[0] if len(reading.returns) == 1 else None
+        return first if isinstance(first, (Known, Local)) else None
+
+
+def _one_of(values: list[Any]) -> Place | None:
+    """What has the values of all of these: of those after the first, the ones that were read before."""
+    places = [each for each in values if isinstance(each, Place)]
+    for each in places[1:]:
+        for (kind, key), part in each.parts.items():
+            part.flow(places[0].part(kind, key))
+    return places[0] if places else None
+
+
+def _dotted(function: Any) -> str:
+    """The name of a function with its module, also of what stands in for one that could not be imported."""
+    missing = vars(function).get("stands_for") if isinstance(function, type) else None
+    return missing or f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"

@@ -6,7 +6,8 @@ import ast
 import contextlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +22,8 @@ from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
 from .slots import Option, Slot, State, chosen, given, render, walk
 
-_SECONDS = 2.0  # for one trial
+_SECONDS, _LONGER = 2.0, 5.0  # for one trial, and for one more that goes on where all others have ended
+_MOST_LACKS = 3
 _ABOUT_META = re.compile(
     r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned|set_data", re.I
 )
@@ -47,7 +49,7 @@ class Construction:
         readings = [
             self.reader.constructor(each)
             for each in self.kind.__mro__
-            if self.reader.is_own(vars(each).get("__init__"))
+            if self.reader.is_own(each.__init__ if each is self.kind else vars(each).get("__init__"))  # type: ignore[misc]
         ]
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
@@ -117,24 +119,22 @@ class Construction:
             outcome = again if again.ok else outcome
         if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
             again = self._once(code, seconds, meta=False)
-            if again.ok or again.progress >= outcome.progress:
+            ended = isinstance(again.error, sandbox.OutOfTime) or alone.is_about(again.error)
+            if again.ok or again.progress >= outcome.progress or ended:
                 outcome = again
-        if not outcome.ok and (loader := sandbox.loading(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=sandbox.without_loading(loader))
-            return again if again.ok else outcome
-        if not outcome.ok and alone.is_about(outcome.error):
-            lacking = outcome.error
-            outcome = self._once(code, seconds, meta=True, around=alone.alone(lacking))
+        return self._without_what_it_lacks(code, seconds, outcome)
+
+    def _without_what_it_lacks(self, code: Any, seconds: float, first: Outcome) -> Outcome:
+        """Without weights, a device, a group of processes, a tokenizer, a package: one after the other, as the
+        constructor asks for them.  As it was where that leads no further."""
+        outcome, lacking = first, list[BaseException]()
+        while outcome.error is not None and len(lacking) < _MOST_LACKS and _without(outcome.error) is not None:
+            lacking.append(outcome.error)
+            outcome = self._once(code, seconds, meta=True, lacking=lacking)
             if not outcome.ok and _ABOUT_META.search(_told(outcome.error)):
-                outcome = self._once(code, seconds, meta=False, around=alone.alone(lacking))
-            return outcome
-        if (tokenizer := tokenizers.behind(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=tokenizers.without(tokenizer))
-            return again if again.ok else outcome
-        if (absent := fallbacks.behind(outcome.error)) is not None:
-            again = self._once(code, seconds, meta=True, around=fallbacks.standing_in(absent))
-            return again if again.ok or again.progress > outcome.progress else outcome
-        return outcome
+                outcome = self._once(code, seconds, meta=False, lacking=lacking)
+        further = outcome.ok or outcome.progress > first.progress or alone.is_about(first.error)
+        return outcome if further else first
 
     def _once(
         self,
@@ -143,12 +143,14 @@ class Construction:
         meta: bool,
         counting: bool = False,
         around: contextlib.AbstractContextManager[None] | None = None,
+        lacking: Sequence[BaseException] = (),
     ) -> Outcome:
         try:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(sandbox.trial(min(seconds, _SECONDS)))
-                if around is not None:
-                    stack.enter_context(around)
+                stack.enter_context(sandbox.trial(seconds))
+                for context in (around, *map(_without, lacking)):
+                    if context is not None:
+                        stack.enter_context(context)
                 if meta:
                     stack.enter_context(sandbox.on_meta(counting))
                 value = eval(code, self.names)
@@ -172,13 +174,30 @@ class Construction:
         return (entered, *lines) if path else ()
 
     def search(self, budget: Budget) -> Found:
-        return search(
+        """A construction; where the one that got furthest only takes long, it gets the time."""
+        found = search(
             [self.start()],
             self.text,
-            lambda text, state: self.attempt(text, max(0.1, budget.left)),
+            lambda text, state: self.attempt(text, min(max(0.1, budget.left), _SECONDS)),
             self.remedies.moves,
             budget,
         )
+        if isinstance(found.outcome.error, sandbox.OutOfTime):
+            outcome = self.attempt(found.text, _LONGER)
+            found = replace(found, outcome=outcome) if outcome.ok else found
+        return found
+
+
+def _without(error: BaseException) -> contextlib.AbstractContextManager[None] | None:
+    """In what a constructor works without that which it has not, by what it raised."""
+    if (loader := sandbox.loading(error)) is not None:
+        return sandbox.without_loading(loader)
+    if alone.is_about(error):
+        return alone.alone(error)
+    if (tokenizer := tokenizers.behind(error)) is not None:
+        return tokenizers.without(tokenizer)
+    absent = fallbacks.behind(error)
+    return None if absent is None else fallbacks.standing_in(absent)
 
 
 def _told(error: BaseException | None) -> str:

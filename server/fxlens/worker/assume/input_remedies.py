@@ -32,7 +32,7 @@ class InputRemedies(Remedies):
         blamed = self._suspects.of(blame.suspects(failed.path, failed.message), state)
         slots = [slot for slot, _ in blamed]
         tensors = self._tensors(slots, state)
-        yield from self._grown(failed, blamed, state)
+        yield from self._growing.grown(failed, blamed, state)
         yield from self._of_layer(failed.error, tensors, state)
         if isinstance(failed.error, sandbox.OutOfTime):
             yield from self._smaller(state)

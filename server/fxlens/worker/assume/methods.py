@@ -25,6 +25,7 @@ _TENSOR_METHODS = {
 } | KEEPING  # fmt: skip
 _TEXT_METHODS = {
     "lower", "upper", "startswith", "endswith", "strip", "replace", "rsplit", "format", "title", "capitalize", "join",
+    "find", "rfind", "lstrip", "rstrip", "partition", "rpartition", "isdigit", "zfill", "casefold",
 }  # fmt: skip
 _MAPPING_METHODS = {"items", "keys", "values", "get", "pop", "setdefault", "update"}
 _LIST_METHODS = {"append", "extend", "insert", "index", "count"}
@@ -50,6 +51,8 @@ def called(bound: Bound, args: list[Any], kwargs: dict[str, Any], apply: Apply) 
         return part
     if name in _TEXT_METHODS:
         place.use("string", name)
+        if name in ("startswith", "find") and constants and isinstance(constants[0], str):
+            place.use("compare", constants[0])
         return place
     if name == "split" and (not constants or isinstance(constants[0], str)):
         place.use("string", name)

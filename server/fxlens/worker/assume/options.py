@@ -75,8 +75,7 @@ class Options:
     def _hint(self, slot: Slot, text: str) -> Option:
         """What a call elsewhere passes; of a configuration, the values that are read may become others."""
         node = ast.parse(text, mode="eval").body
-        of_config = isinstance(node, ast.Call) and ast.unparse(node.func) == spelled(AttrDict, self.names)
-        data = node.args[0] if isinstance(node, ast.Call) and of_config and len(node.args) == 1 else node
+        head, data = _configuration(node, spelled(AttrDict, self.names))
         if isinstance(node, ast.List) and node.elts and slot.view.places:
             items = [
                 self.slot(singular(slot.name), slot.view.part("item", at), (*slot.path, str(at)))
@@ -88,7 +87,6 @@ class Options:
         keys: list[Any] = [getattr(key, "value", None) for key in data.keys] if isinstance(data, ast.Dict) else []
         if not isinstance(data, ast.Dict) or not all(map(_is_name, keys)):
             return Option("hint", "hint", text)
-        head = spelled(AttrDict, self.names) if of_config else ""
         parts: dict[str, Slot] = {}
         for key, value in zip(keys, data.values, strict=True):
             view = View([*slot.view.part("attribute", key).places, *slot.view.part("key", key).places])
@@ -97,11 +95,15 @@ class Options:
         # What nobody seems to read is written once it is asked for.
         read = {key: each for key, each in parts.items() if each.view.places} or parts
         rest = {key: each for key, each in parts.items() if key not in read}
-        return Option("config" if of_config else "dict", "hint", head=head, parts=read, known=rest)
+        return Option("config" if head else "dict", "hint", head=head, parts=read, known=rest)
 
     def _hinted(self, text: str, slot: Slot) -> list[Option]:
-        hint = self._hint(slot, text)
-        return [hint, *(self.options(slot) if slot.view.places else ())]
+        hint, view = self._hint(slot, text), slot.view
+        own = self.options(slot) if view.places else []
+        asked = view.has("truth") or None in view.details("compare")
+        if text == "None" and own and not asked and view.has("index", "item", "iterate", "unpack", "length", "int"):
+            return [own[0], hint, *own[1:]]  # it cannot be what the code is given: something else is put there before
+        return [hint, *own]
 
     def of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
         """What a slot may be if it is of this kind."""
@@ -209,6 +211,9 @@ class Options:
 
     def _list(self, slot: Slot, how: str, kind: str = "list") -> list[Option]:
         notes, fixed = self._item_notes(slot)
+        numbers = all(annotated.kind(note) in ("int", "float", "bool") for note in notes)
+        if numbers and slot.view.part("item").has("unpack", "iterate"):  # `for x, y in sizes`
+            notes, fixed = [NOTHING], None
         length = fixed or self._length(slot)
         found = []
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
@@ -290,6 +295,8 @@ class Options:
         return [*like, *self._settings(slot, how)]
 
     def _settings(self, slot: Slot, how: str) -> list[Option]:
+        if annotated.is_attribute_dict(slot.annotation):
+            return self._namespace(slot, how)[::-1]
         if slot.view.has("key", "get", "mapping", "contains", "star"):
             return [*self._mapping(slot, how), *self._namespace(slot, how)]
         return self._namespace(slot, how)
@@ -304,6 +311,16 @@ class Options:
             Option("config", how, head=spelled(SimpleNamespace, self.names), parts=parts),
             Option("config", how, head=spelled(AttrDict, self.names), parts=dict(parts)),
         ]
+
+
+def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
+    """``AttrDict({…})`` and ``argparse.Namespace(…)`` as their class and a dict; others as they are."""
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call) and called in (attributes, AttrDict.__name__) and len(node.args) == 1:
+        return called, node.args[0]
+    if isinstance(node, ast.Call) and called.rpartition(".")[2] == "Namespace" and not node.args:
+        return called, ast.Dict([ast.Constant(each.arg) for each in node.keywords], [k.value for k in node.keywords])
+    return "", node
 
 
 def _is_name(key: object) -> bool:

@@ -4,23 +4,21 @@ read."""
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from . import blame, on_disk
 from .blame import Failure, Step, Suspect
 from .conditions import flips
+from .growing import Growing
 from .names import is_image_size
 from .options import Options, literal
-from .places import NOTHING, Place, View
-from .search import Growth, Move, Outcome
+from .search import Move, Outcome
 from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
@@ -34,8 +32,8 @@ _WANTED: list[tuple[str, tuple[str, ...]]] = [
      r"'(append|extend|index|__getitem__|copy)'", ("list", "tuple", "mapping")),
     (r"argument after \*\*|has no attribute '(items|keys|values|get)'|is not a mapping|string "
     r"indices must", ("mapping", "dict", "config")),
-    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format)'|expected "
-    r"str|must be str|name must be string", ("str", "choice")),
+    (r"has no attribute '(lower|upper|startswith|split|strip|endswith|replace|format|find|rsplit|isdigit)'|"
+     r"expected str|must be str|name must be string", ("str", "choice")),
     (r"cannot be interpreted as an integer|must be integers|must be (an )?int|integer is required|must be real number|"
      r"unsupported operand|not supported between|must be Number|found at position|can't multiply sequence|"
      r"must be tuple of ints|received an invalid combination|bad operand|should be a number|expected a number|"
@@ -52,19 +50,23 @@ class Remedies:
         self.slots = slots
         self.target = target
         self.optional = optional
+        self._growing = Growing(options, slots, target, optional)
         self._suspects = Suspects(options.reader, target, slots, optional)
 
     def moves(self, state: State, outcome: Outcome) -> Iterator[Move]:
         if outcome.error is None:
             return
         failed = blame.failure(self.options.reader.sources, outcome.error)
-        blamed = self._suspects.of(blame.suspects(failed.path, failed.message), state)
+        held: list[Suspect] = []
+        blamed = self._suspects.of(blame.suspects(failed.path, failed.message, held), state)
+        known = {slot for slot, _ in blamed}
+        blamed += [(slot, each) for slot, each in self._suspects.named(held, state) if slot not in known]
         yield from self._on_disk(failed, state)
         yield from self._without(failed, state)
         if "Kernel size can't be greater than actual input size" in failed.message:
             yield from self._images(state)
-        yield from self._grown(failed, blamed, state)
-        yield from self._missing(failed, state)
+        yield from self._growing.grown(failed, blamed, state)
+        yield from self._growing.missing(failed, state)
         yield from self._one_of(failed, blamed, state)
         yield from self._solved(failed.path, blamed, state)
         yield from self._replaced(failed.message, [slot for slot, _ in blamed], state)
@@ -85,7 +87,7 @@ class Remedies:
         blame.suspects(failed.path, failed.message, held)
         blamed = self._suspects.kept(held, state)
         slots = [slot for slot, _ in blamed]
-        yield from self._grown(failed, blamed, state)
+        yield from self._growing.grown(failed, blamed, state)
         yield from self._one_of(failed, blamed, state)
         about_sizes = re.search(r"size|shape|channel|dimension|broadcast|elements|divi|subscript", failed.message)
         if re.search(r"is invalid for input of size|can't divide", failed.message):
@@ -150,74 +152,14 @@ class Remedies:
         if slot is not None and isinstance(failed.error, TypeError):
             yield {slot: slot.add(Option(LEFT_OUT, "error", LEFT_OUT))}
 
-    # Growing configurations
-
-    def _grown(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
-        """An attribute or a key that the code reads and the configuration lacks."""
-        name = None
-        if isinstance(failed.error, AttributeError):
-            match = re.search(r"has no attribute '(\w+)'", failed.message)
-            name = match[1] if match else None
-        elif isinstance(failed.error, KeyError) and failed.error.args and isinstance(failed.error.args[0], str):
-            name = failed.error.args[0]
-        if name is None or not failed.path or isinstance(getattr(failed.error, "obj", None), ModuleType):
-            return
-        wanted = getattr(failed.error, "obj", None) if isinstance(failed.error, AttributeError) else None
-        for slot in self._containers(blamed, state, name):
-            option = chosen(slot, state)
-            if option.kind == "module" and (not option.head or wanted is None):
-                continue
-            if option.kind != "module" and name in option.known:
-                yield Growth({option.known[name]: option.known[name].options()[0]})
-            elif name not in option.parts:
-                grown = replace(option, parts=dict(option.parts), items=list(option.items))
-                if grown.kind == "dict":
-                    grown.text = ""
-                grown.parts[name] = self.options.slot(name, _read_of(slot, name), (*slot.path, name))
-                yield Growth({slot: grown})
-
-    def _containers(self, blamed: list[tuple[Slot, Suspect]], state: State, name: str) -> list[Slot]:
-        """Configurations, those first of which the name is read, then those that are blamed; of modules only these."""
-        found = [slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")]
-        found += [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")]
-        return sorted(dict.fromkeys(found), key=lambda slot: not _read_of(slot, name).places)
-
-    def _missing(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A call inside an expression lacks an argument, or has one too many; a keyword that is read by its name,
-        ``kwargs["width"]``, is not there."""
-        match = re.search(r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.*)", failed.message)
-        names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
-        statement = blame.statement_of(failed.path[-1]) if failed.path else None
-        if isinstance(statement, ast.Assert):  # `assert "width" in kwargs`
-            tests = [each for each in ast.walk(statement.test) if isinstance(each, ast.Compare)]
-            tests = [each for each in tests if isinstance(each.ops[0], ast.In)]
-            names += [each.left.value for each in tests if isinstance(each.left, ast.Constant)]
-        if isinstance(failed.error, TypeError) and match is not None:
-            names = re.findall(r"'(\w+)'", match[2])
-            for slot in walk(self.slots, state):
-                option = chosen(slot, state)
-                if option.kind == "class" and option.text.rpartition(".")[2] == match[1]:
-                    yield from ({slot: other} for other in slot.options() if other is not option)
-        parameters = inspect.signature(self.target).parameters
-        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-            # Keywords that are handed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
-            more = Growth()
-            for name in names:
-                if isinstance(name, str) and name.isidentifier() and name not in parameters:
-                    view = View([Place(name, NOTHING)])
-                    self.optional.setdefault(name, self.options.slot(name, view, (name,), NOTHING))
-                    more[self.optional[name]] = self.optional[name].options()[0]
-            if more:
-                yield more
-
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """What was looked up in vain: one of those that are there."""
         if isinstance(failed.error, AttributeError):
             yield from self._named(failed.error, blamed, state)
         number = re.search(r"invalid literal for int|could not convert string to float", failed.message)
-        for slot, _ in blamed[:3] if number else ():
-            if chosen(slot, state).text[:1] == "'":  # `[int(each) for each in layers.split("-")]`
-                yield self._together(slot, slot.add(Option("str", "error", "'16'")), state)
+        texts = [slot for slot, _ in blamed if chosen(slot, state).text[:1] == "'"]
+        for slot in texts[:3] if number else ():  # `[int(each) for each in layers.split("-")]`
+            yield self._together(slot, slot.add(Option("str", "error", "'16'")), state)
         if not failed.path or not (
             isinstance(failed.error, KeyError) or "is not in list" in failed.message or "not in tuple" in failed.message
         ):
@@ -227,6 +169,7 @@ class Remedies:
             value = _evaluated(node, failed.path[-1])
             if isinstance(value, (dict, list, tuple)):
                 there += [each for each in list(value)[:8] if type(each) in (str, int)]
+        yield from self._put_together(str(failed.error.args[0]) if failed.error.args else "", there, state)
         for slot, _ in blamed[:3]:
             if chosen(slot, state).kind in ("list", "tuple", "dict", "config", "call", "module"):
                 continue
@@ -236,6 +179,16 @@ class Remedies:
                     yield self._together(
                         slot, slot.add(Option("str" if isinstance(each, str) else "int", "error", text)), state
                     )
+
+    def _put_together(self, key: str, there: list[Any], state: State) -> Iterator[Move]:
+        """A key made of numbers, ``urls[f"r{blocks}f{width}"]``: the numbers of one that is there."""
+        plain = re.sub(r"\d+", "0", key)
+        for each in there if plain != key else ():
+            if isinstance(each, str) and re.sub(r"\d+", "0", each) == plain:
+                pairs = zip(re.findall(r"\d+", key), re.findall(r"\d+", each), strict=True)
+                wanted = {old: new for old, new in pairs if old != new}
+                slots = [slot for slot in walk(self.slots, state) if chosen(slot, state).text in wanted]
+                yield {slot: slot.add(Option("int", "error", wanted[chosen(slot, state).text])) for slot in slots}
 
     def _named(self, error: AttributeError, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """A text that names a class of a module, ``getattr(decoders, kind)``, or a part of a method's name,
@@ -410,11 +363,6 @@ def _names_in(owner: Any) -> list[str]:
             if isinstance(each, type) and issubclass(each, torch.nn.Module) and not each.__module__.startswith("torch.")
         ][:6]
     return [name for name, each in vars(type(owner)).items() if callable(each) and name[:1] != "_"]
-
-
-def _read_of(slot: Slot, name: str) -> View:
-    """How a part of a configuration is used."""
-    return View([*slot.view.part("attribute", name).places, *slot.view.part("key", name).places])
 
 
 def _without_indexes(path: tuple[str, ...]) -> list[str]:

@@ -35,6 +35,9 @@ _OWN = (__file__, contextlib.__file__)
 _active = 0
 _hooked = False
 
+PATIENCE = 5.0
+"""How much longer than on a processor a trial may take: what sleeps ends, too."""
+
 
 class OutOfTime(BaseException):
     """A trial took longer than it may."""
@@ -44,10 +47,17 @@ class Refused(OSError):
     """A trial wanted to write a file, start a process or open a connection."""
 
 
+def unhindered() -> float:
+    """The clock without the time of waiting for a processor."""
+    from fxlib.diagnosis.engine import search
+
+    return search.unhindered()
+
+
 @contextlib.contextmanager
 def trial(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime after so many seconds of the process, or five times as many on the clock, where the system has
-    timers (not on Windows)."""
+    """Raises OutOfTime after so many seconds of the process, or `PATIENCE` times as many of the clock without the time
+    of waiting for a processor, where the system has timers (not on Windows)."""
     import torch
 
     random_state = random.getstate()
@@ -265,11 +275,10 @@ def _timer(seconds: float) -> Iterator[None]:
         yield
         return
     running = True
-    began, clock = time.process_time(), time.monotonic()
+    began, clock, own = time.process_time(), time.monotonic(), unhindered()
 
     def end(signum: int, frame: Any) -> None:
-        used, passed = time.process_time() - began, time.monotonic() - clock
-        late = used > seconds or passed > 5 * seconds
+        late = time.process_time() - began > seconds or unhindered() - own > PATIENCE * seconds
         # An import that is cut off would leave half a module to the rest of the process; a trial that ends already, its
         # timer.
         ending = frame is not None and frame.f_code.co_filename in _OWN

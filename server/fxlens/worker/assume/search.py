@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from . import sandbox
 from .slots import Option, Slot, State
 
 
@@ -31,8 +32,8 @@ class Outcome:
 class Budget:
     """Trials and seconds that a search may take.
 
-    Seconds are the process's own: on a busy machine the search is slower and finds the same. Five times as many may
-    pass on the clock.
+    Seconds are the process's own: on a busy machine the search is slower and finds the same. `sandbox.PATIENCE` times
+    as many may pass on the clock, without the time of waiting for a processor.
     """
 
     trials: int = 60
@@ -40,12 +41,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         self._began = time.process_time()
-        self._clock = time.perf_counter()
+        self._clock = sandbox.unhindered()
 
     @property
     def left(self) -> float:
-        passed = time.perf_counter() - self._clock
-        return min(self.seconds - (time.process_time() - self._began), 5 * self.seconds - passed)
+        passed = sandbox.unhindered() - self._clock
+        return min(self.seconds - (time.process_time() - self._began), sandbox.PATIENCE * self.seconds - passed)
 
     def spent(self) -> bool:
         return self.trials <= 0 or self.left <= 0
@@ -95,9 +96,17 @@ def search(
         found = Found(state, text, outcome, len(tried))
         if best is None or outcome.ok or outcome.progress > best.outcome.progress:
             best = found
-        if not outcome.ok:
-            key = _Further((outcome.progress, grown))
-            heapq.heappush(front, (key, next(order), state, outcome, iter(moves(state, outcome)), grown))
+        if outcome.ok:
+            return found
+        rest = iter(moves(state, outcome))
+        if isinstance(outcome.error, (AttributeError, KeyError)):
+            first = next(rest, None)
+            if isinstance(first, Growth) and not budget.spent():
+                # However far it got: only what is written there is missing.
+                heapq.heappush(front, (_Further((outcome.progress, grown)), next(order), state, outcome, rest, grown))
+                return visit({**state, **first}, grown + 1) or found
+            rest = itertools.chain([first] if first is not None else [], rest)
+        heapq.heappush(front, (_Further((outcome.progress, grown)), next(order), state, outcome, rest, grown))
         return found
 
     for start in starts:

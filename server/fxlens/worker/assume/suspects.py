@@ -65,6 +65,12 @@ class Suspects:
         made = blame.origins(node, ("self", name)) if node is not None else []
         return [(slots[chain[0]], same) for chain, same in made if len(chain) == 1 and chain[0] in slots]
 
+    def named(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
+        """Values of configurations under the names that were read from ``self`` on the way."""
+        read = {suspect.chain[-1]: suspect for suspect in held if len(suspect.chain) > 1}
+        inner = [slot for slot in walk(self._slots, state) if len(slot.path) > 1 and slot.path[-1] in read]
+        return [(slot, replace(read[slot.path[-1]], direct=False)) for slot in inner]
+
     def kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
         """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
         found: dict[Slot, tuple[int, blame.Suspect]] = {}

@@ -57,8 +57,8 @@ export class GeneratedDocuments implements vscode.TextDocumentContentProvider, v
 
   async provideTextDocumentContent(address: vscode.Uri): Promise<string> {
     const { source, target, view } = subjectOf(address);
-    const client = this.lens.client;
-    if (!client?.isRunning()) return '# The FX Lens server is not running.\n';
+    const client = await this.lens.settled();
+    if (!client) return '# The FX Lens server is not running.\n';
     // A view that is there is made of what is known, and made again when more is; a new one waits for its first text.
     const now = this.answers.has(String(address));
     const answer = await client.sendRequest(code, { uri: client.code2ProtocolConverter.asUri(source), target, view, now });

@@ -77,8 +77,9 @@ export class GraphSession implements vscode.Disposable {
     const turn = ++this.turn;
     const document = this.document;
     if (!document) return this.post({ type: 'empty', reason: NO_FILE });
-    const client = this.lens.client;
-    if (!client?.isRunning()) return this.post({ type: 'empty', reason: NOT_RUNNING });
+    const client = await this.lens.settled();
+    if (turn !== this.turn) return;
+    if (!client) return this.post({ type: 'empty', reason: NOT_RUNNING });
     const uri = client.code2ProtocolConverter.asUri(document);
     const answer = await client.sendRequest(protocol.graph, { uri, ...this.options, now });
     if (turn !== this.turn) return;

@@ -31,7 +31,7 @@ function documentOf(uri: unknown): vscode.Uri | undefined {
 /** The model that a command is about: its argument, else the class at the cursor; of a file alone, the server chooses. */
 async function targetOf(lens: Lens, document: vscode.Uri, target: unknown): Promise<string | undefined> {
   if (typeof target === 'string') return target;
-  return lens.client?.isRunning() ? lens.targetHere(document) : undefined;
+  return lens.targetHere(document);
 }
 
 class GraphViewProvider implements vscode.WebviewViewProvider {
