@@ -9,7 +9,20 @@ want=${1:-test}
 python=.venv/bin/python
 [ -x $python ] || "${PYTHON:-python3}" -m venv .venv
 # shellcheck disable=SC2086  # PIP_ARGS is a list of words
-install() { $python -m pip install --quiet --disable-pip-version-check -c constraints.txt ${PIP_ARGS:-} "$@"; }
+# Bytecode is written where a module is first imported: most of the 16,000 never are, and pip would compile them on one core.
+install() { $python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt ${PIP_ARGS:-} "$@"; }
+
+# What nothing here depends on comes meanwhile, alone. The zoos name torch as a dependency, and would replace the pinned
+# build; the one package that openvino depends on besides numpy sends statistics on the use of tools that are not used here.
+beside=
+if [ "$want" = test ]; then
+    alone=(openvino torchvision timm transformers)
+    if [ "$(uname -sm)" = "Linux x86_64" ]; then
+        alone+=(tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings)
+    fi
+    install --no-deps "${alone[@]}" &
+    beside=$!
+fi
 
 # torch before all else, so that nothing pulls in another build of it.
 install torch numpy
@@ -17,14 +30,13 @@ if [ "$want" = demo ]; then
     install -e '.[torch,graph]'
     exit
 fi
-install -e '.[torch,graph,lower,ray,mcp,test]'
-
-# Alone: the one package that it depends on besides numpy sends statistics on the use of tools that are not used here.
-install --no-deps openvino
-
-# The zoos name torch as a dependency, and would replace the pinned build: they come alone, with the rest of what they need.
-install --no-deps torchvision timm transformers
-install huggingface_hub safetensors tokenizers pillow pyyaml regex requests filelock packaging typer tqdm
+install -e '.[torch,graph,lower,ray,mcp,test]' \
+    huggingface_hub safetensors tokenizers pillow pyyaml regex requests filelock packaging typer tqdm
+wait $beside
+# What every process imports would be compiled by the first of them all at once.
+$python -c 'import compileall, importlib.util as u, sys
+for name in sys.argv[1:]:
+    compileall.compile_dir(u.find_spec(name).submodule_search_locations[0], quiet=2, workers=0)' torch numpy sympy pygls lsprotocol
 if ! $python -c 'import torchvision' 2>/dev/null; then
     # A torchvision built for CUDA cannot load its compiled operators beside a CPU torch, and then does not import at all,
     # for want of two operators' schemas. The models need no compiled operator: the schemas are enough.
@@ -37,8 +49,4 @@ if not _has_ops():
         torch.library.define(f"torchvision::{_name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 PYTHON
     $python -c 'import torchvision'
-fi
-
-if [ "$(uname -sm)" = "Linux x86_64" ]; then
-    install tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings
 fi

@@ -7,6 +7,7 @@ race in the product looks just the same.  Tests within one process get no second
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -14,12 +15,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent / "server"))
+import warm_python as interpreters
 
 if TYPE_CHECKING:
     from lsp_client import Client
@@ -34,14 +36,36 @@ HERE = Path(__file__).parent
 PROCESSES = ("server", "faults", "editor", "examples", "fxlib/torch_compat", "fxlib/passes")
 
 
+WARM = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The warm interpreters are those of a whole run: its workers are told where they are."""
+    if hasattr(config, "workerinput"):
+        config.stash[WARM] = Path(config.workerinput["warm"])
+        return
+    kept = contextlib.ExitStack()
+    config.add_cleanup(kept.close)
+    config.stash[WARM] = folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="warm-python-")))
+    kept.enter_context(interpreters.started(folder))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of xdist."""
+    node.workerinput["warm"] = str(node.config.stash[WARM])
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nearly all that is made here stays: a quarter of the time would go into looking for what does not."""
+    """Nearly all that is made here stays: a quarter of the time would go into looking for what does not.  Later the
+    same is so of much that tests make, and Python looks for it once in 700 objects."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(5_000, 10, 10)
         gc.enable()
 
 
@@ -61,18 +85,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A virtual environment whose interpreter has torch imported already when a worker starts."""
-    import warm_python
-
-    with warm_python.started(tmp_path_factory.mktemp("warm")) as folder:
-        yield folder
+def warm_python(pytestconfig: pytest.Config) -> Path:
+    """Virtual environments whose interpreters have torch imported already when a worker starts: ``plain``, and
+    ``captures`` for those of which torch.export or torch.compile is asked."""
+    return pytestconfig.stash[WARM]
 
 
 @pytest.fixture
 def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers and commands of a test take that one for the user's, where they are not told otherwise."""
-    monkeypatch.setenv("VIRTUAL_ENV", str(warm_python))
+    """The servers and commands of a test take the first for the user's, where they are not told otherwise."""
+    monkeypatch.setenv("VIRTUAL_ENV", str(warm_python / "plain"))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { startWarmPython } from './lab/warm.mjs';
 
 const TRIES = 3;
 const HERE = import.meta.dirname;
@@ -35,8 +36,10 @@ async function run(names) {
 const found = fs.readdirSync(path.join(HERE, 'drives')).map(file => path.basename(file, '.test.mjs')).sort();
 const last = name => LAST.includes(name);
 let left = process.argv.length > 2 ? process.argv.slice(2) : [...found.filter(name => !last(name)), ...found.filter(last)];
+const warm = await startWarmPython();
 for (let attempt = 1; left.length && attempt <= TRIES; attempt++) {
   if (attempt > 1) console.log(`== AGAIN: ${left.join(' ')}`);
   left = await run(left);
 }
+await warm.stop();
 process.exit(left.length ? 1 : 0);

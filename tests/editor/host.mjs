@@ -3,11 +3,13 @@
 import path from 'node:path';
 import { startBrowser } from './lab/browser.mjs';
 import { EXTENSION, folderUrl, startVSCode, workspace } from './lab/vscode.mjs';
+import { startWarmPython } from './lab/warm.mjs';
 
 const TIMEOUT = Number(process.env.HOST_TIMEOUT ?? 900_000);
 const NOISE = /Could not locate the bindings file|build.Release.watchdog|^(Resolv(ing|ed) connection token|Creating a socket|Updating additional builtin|ChatSessionStore|\[Service Worker\]|getaddrinfo)/;
 
 const ws = workspace({ 'empty.py': '' });
+const warm = await startWarmPython();
 const server = await startVSCode({ extensions: [], args: ['--enable-smoke-test-driver'] });
 const browser = await startBrowser();
 const remote = file => `vscode-remote://${server.authority}${file}`;
@@ -32,6 +34,7 @@ try {
 } finally {
   await browser.stop();
   await server.stop();
+  await warm.stop();
   await ws.remove();
 }
 process.exit(code);

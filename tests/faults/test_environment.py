@@ -83,6 +83,7 @@ def fits(message: str, pattern: str) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("warm")
 def test_interpreters(tmp_path: Path, report):
     """One server, told of one unusable interpreter after another; each time what is wrong is said once, and hover,
     edits and requests go on.  Then of a good one."""
@@ -211,6 +212,7 @@ if os.path.exists({mark!r}):
 open({mark!r}, 'w').close()"""
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_kept_file_that_writes_to_the_server(tmp_path: Path, report):
     """It is executed a second time, to be kept, and finds the socket of that process."""
     mark = tmp_path / "executed"

@@ -126,7 +126,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> dict
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(TEXT)
     command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--format", "json", "net.py"]
-    environment = {"VIRTUAL_ENV": str(warm_python), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    environment = {"VIRTUAL_ENV": str(warm_python / "plain"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, env=environment)
     assert done.stdout, done.stderr
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in MODELS}

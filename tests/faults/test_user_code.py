@@ -184,6 +184,7 @@ def files_in(folder: Path) -> list[str]:
     return [name for name in found if not name.isdigit() and not name.startswith(("fxlens-jobs-", "torchinductor_"))]
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
     """However the job ends, and then the server: by itself, or killed."""

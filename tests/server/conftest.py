@@ -10,10 +10,11 @@ from lsp_client import Client
 
 
 @pytest.fixture(scope="module", autouse=True)
-def starts_are_warm(warm_python: Path) -> Iterator[None]:
-    """As ``warm`` does; tests of the start itself name the real interpreter."""
+def starts_are_warm(warm_python: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    """As ``warm`` does; tests of the start itself name the real interpreter.  A file that asks torch.export or
+    torch.compile in most of its processes says ``WARM = "captures"``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VIRTUAL_ENV", str(warm_python))
+        patch.setenv("VIRTUAL_ENV", str(warm_python / getattr(request.module, "WARM", "plain")))
         yield
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from lsp_client import Client, edited
 
+WARM = "captures"
 TEXT = """import torch
 from torch import nn
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from lsp_client import Client
 
+WARM = "captures"
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 NET = "class Net(nn.Module):\n    def forward(self, x):\n        return x.softmax(-1)\n"
 CONV = (

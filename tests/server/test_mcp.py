@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 from test_check import BROKEN
 from test_notebooks import notebook
 
+WARM = "captures"
 ROOT = Path(__file__).parents[2]
 SMALL = """import torch
 from torch import nn
@@ -92,6 +92,9 @@ def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True
     """What a server in this folder answers, one question after another: data, or the text of an error."""
     arguments = ["-m", "fxlens", "mcp", *(["--trust"] if trust else [])]
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache")}
+    # Takes a second, and each worker of pytest imports each file of tests.
+    from mcp import Client, StdioServerParameters
+
     server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
 
     async def all_of_them() -> list[Any]:

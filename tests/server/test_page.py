@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from fxlens.sources import positions
 
+WARM = "captures"
 HURT = "</script><script>window.hurt=1</script><img src=x onerror='window.hurt=1'><!--"
 MODELS = f"""import torch
 from torch import nn

@@ -1,13 +1,19 @@
-"""An interpreter whose workers need not import torch, for tests that are not about their start.
+"""Interpreters whose workers need not import torch, for tests that are not about their start.
 
-``started`` makes a folder that looks like a virtual environment.  Its ``bin/python`` hands what it is asked for to a
-process that has done all that a worker does before its hello, and waits for the end of the fork that this one makes.
-Whatever is no worker of this tree, or could import something else, is left to the real interpreter.
+``started`` makes two folders that look like virtual environments.  The ``bin/python`` of each hands what it is asked
+for to a process that has done all that a worker does before its hello, and waits for the end of the fork that this one
+makes.  In ``captures`` that process has imported torch's compiler too, and all that the worker for torch.export and
+torch.compile has; in ``plain`` it has not.  Whatever is no worker of these packages, or could import something else, is
+left to the real interpreter.  Both processes wait until they are asked before they import anything.
+
+``python warm_python.py FOLDER FXLENS FXLIB`` keeps the two until its input ends, for programs in other languages.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import importlib.util
 import marshal
 import os
@@ -16,27 +22,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = [str(ROOT / "server" / "fxlens"), str(ROOT / "fxlib")]
-ZYGOTE = str(ROOT / "server" / "fxlens" / "worker" / "zygote.py")
+OURS = (str(ROOT / "server" / "fxlens"), str(ROOT / "fxlib"))
 
 # It imports only what is built in, since it is started hundreds of times.
 ASKS = """#!{python} -ISE
 import os, sys
 given, environment = sys.argv[1:], dict(os.environ)
 environment.pop("VIRTUAL_ENV", None)
-ours = given[:1] == [{zygote!r}] and given[3:5] == {folders!r} and environment.get("OMP_NUM_THREADS") == "1"
-if not ours or "PYTHONPATH" in environment or "FXLENS_COMPILER" in environment:
+ours = given[:1] == [{zygote!r}] and given[3:5] == {packages!r} and environment.get("OMP_NUM_THREADS") == "1"
+if not ours or "PYTHONPATH" in environment:
     os.execve({python!r}, [{python!r}, *given], environment)
 import _socket, marshal
 passed = [0, 1, 2, *map(int, given[2].split(","))]
 asked = marshal.dumps((given[1:], environment, os.getcwd()))
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-server.connect({address!r})
+server.connect({captures!r} if environment.pop("FXLENS_COMPILER", "") else {address!r})
 numbers = b"".join(each.to_bytes(4, sys.byteorder) for each in passed)
 server.sendmsg([len(asked).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
 server.sendall(asked)
@@ -50,39 +55,57 @@ os._exit(status)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
+KINDS = ("plain", "captures")
+
+
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[Path]:
-    """The folder of a virtual environment with such an interpreter."""
-    address = str(folder / "socket")
-    python = folder / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(ASKS.format(python=sys.executable, zygote=ZYGOTE, folders=FOLDERS, address=address))
+def started(folder: Path, packages: Sequence[str] = OURS) -> Iterator[None]:
+    """The two environments, in ``folder``, which is there and empty, for workers of these packages."""
+    with contextlib.ExitStack() as stack:
+        for kind in KINDS:
+            stack.enter_context(_one(folder, kind, list(packages)))
+        yield
+
+
+@contextlib.contextmanager
+def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
+    address, captures = (str(folder / each / "socket") for each in (kind, "captures"))
+    python = folder / kind / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(ASKS.format(python=sys.executable, zygote=zygote_of(packages), packages=packages,
+                                  address=address, captures=captures))  # fmt: skip
     python.chmod(0o755)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(16)
         process = subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
+            [sys.executable, __file__, kind, str(listener.fileno()), *packages],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             env={**os.environ, **ONE_THREAD},
             start_new_session=True,
         )
     try:
-        yield folder
+        yield
     finally:
         process.kill()
         process.communicate()
 
 
-def main(listener: int) -> None:
+def zygote_of(packages: Sequence[str]) -> str:
+    return str(Path(packages[0], "worker", "zygote.py"))
+
+
+def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
     sys.path.pop(0)  # the tests' folder, whose names belong to nobody's code
-    spec = importlib.util.spec_from_file_location("zygote", ZYGOTE)
+    if len(ready := select.select([0, listener], [], [])[0]) == 1 and ready[0] == 0:
+        return
+    spec = importlib.util.spec_from_file_location("zygote", zygote_of(packages))
     assert spec is not None and spec.loader is not None
     zygote = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(zygote)
-    hello, put_off = preloaded(zygote)
-    arguments = asked(socket.socket(fileno=listener))  # it returns in forks
+    hello, put_off = preloaded(zygote, packages, kind == "captures")
+    arguments = asked(listener)  # it returns in forks
     for each in put_off:
         each()
     zygote.load_package, zygote.preload = lambda *given: None, lambda: hello
@@ -90,16 +113,22 @@ def main(listener: int) -> None:
     zygote.main(arguments)
 
 
-def preloaded(zygote: ModuleType) -> tuple[dict, list[Callable[[], None]]]:
+def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[dict, list[Callable[[], None]]]:
     """What the zygote would say, and what has to wait for the environment that it will have."""
-    zygote.load_package("fxlens", FOLDERS[0])
-    finder = zygote._Located("fxlib", FOLDERS[1])
+    if captures:
+        os.environ["FXLENS_COMPILER"] = "on"
+    zygote.load_package("fxlens", packages[0])
+    finder = zygote._Located("fxlib", packages[1])
     sys.meta_path.insert(0, finder)
     from fxlens.worker import bytecode, forking, network, process  # noqa: F401
 
     put_off = [network.turn_off, bytecode.keep_elsewhere]
     network.turn_off = bytecode.keep_elsewhere = lambda: None
     hello = zygote.preload()
+    if captures:
+        importlib.import_module("fxlens.worker.capturing")
+        gc.collect()
+        gc.freeze()
     network.turn_off, bytecode.keep_elsewhere = put_off
     sys.meta_path.remove(finder)
     return hello, put_off
@@ -169,4 +198,9 @@ def take(environment: dict[str, str], folder: str, streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    if sys.argv[1] in KINDS:
+        main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])
+    else:
+        with started(Path(sys.argv[1]), sys.argv[2:]):
+            print("ready", flush=True)
+            sys.stdin.read()

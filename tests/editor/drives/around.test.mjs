@@ -157,5 +157,5 @@ test('an environment that is made in the folder', { timeout: 900_000 }, async t 
       await until('no other problem', async () => !(await bench.problems()).some(row => /FX309/.test(row)));
       await bench.screenshot('made');
     });
-  }, { vscode: { settings: { 'fxlens.python': '', 'fxlens.serverPython': PYTHON } } });
+  }, { settings: { 'fxlens.python': '', 'fxlens.serverPython': PYTHON } });
 });

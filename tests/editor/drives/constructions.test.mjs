@@ -158,5 +158,5 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
       await bench.webview().locator('g.node').first().waitFor();
       await bench.screenshot('models-graph');
     });
-  }, { vscode: { settings: { 'fxlens.scope': 'meant' } } });
+  }, { settings: { 'fxlens.scope': 'meant' } });
 });

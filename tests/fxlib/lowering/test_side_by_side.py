@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torchvision
 from torch import nn
+from torchvision.models import SwinTransformer
+from torchvision.models.resnet import Bottleneck, ResNet
 
 from examples.transformer import TransformerEncoder
 from fxlib.lowering import EngineError, Stage, forms, stages, table
@@ -23,10 +24,15 @@ def by_name(found) -> dict[str, Stage]:
     return {stage.name: stage for stage in found.stages}
 
 
+def residual() -> nn.Module:
+    """ResNet-50 with one block in each stage, and two in the last: each kind of block that it has."""
+    return ResNet(Bottleneck, [1, 1, 1, 2])
+
+
 @pytest.fixture(scope="module")
 def resnet():
     torch.manual_seed(0)
-    return stages(torchvision.models.resnet50().eval(), (torch.randn(1, 3, 64, 64),), compare=True)
+    return stages(residual().eval(), (torch.randn(1, 3, 64, 64),), compare=True)
 
 
 def test_every_node_of_a_resnet_is_known_and_agrees(resnet):
@@ -34,33 +40,32 @@ def test_every_node_of_a_resnet_is_known_and_agrees(resnet):
     assert list(found) == ["torch.fx", "torch.export", "fused", "ONNX", "ONNX Runtime"]
     assert all(stage.problem is None and stage.diverges is None for stage in found.values())
     for stage in [*found.values()][:-1]:
-        assert stage.mapped == len(stage.steps) > 120
+        assert stage.mapped == len(stage.steps) > 45
     # A wrong origin would be compared with another value, or one of another shape.
     exported = [step for step in found["torch.export"].steps if step.max_rel is not None]
     assert len(exported) == len(found["torch.fx"].steps) and all(step.max_rel < 1e-6 for step in exported)
-    assert sum(step.max_rel is not None for step in found["ONNX"].steps) > 170
-    assert all(step.max_rel < 1e-4 for step in found["ONNX"].steps if step.max_rel is not None)
+    assert all(step.max_rel is not None and step.max_rel < 1e-4 for step in found["ONNX"].steps)
 
 
 def test_each_kernel_of_an_engine_has_the_nodes_that_were_joined_in_it(resnet):
     traced, engine = by_name(resnet)["torch.fx"], by_name(resnet)["ONNX Runtime"]
     steps = {step.name: step for step in engine.steps}
-    assert covered(engine) == covered(traced) and len(engine.steps) < 70
+    assert covered(engine) == covered(traced) and len(engine.steps) < 30
     assert {step.target for step in engine.steps if not step.origins} <= {"ReorderInput", "ReorderOutput"}
     # The last sum and its ReLU are in the convolution before them; the pooling that follows takes in nothing.
-    last = next(step for step in engine.steps if "layer4_2_relu_2" in step.origins)
-    assert last.origins == ["layer4_2_conv3", "layer4_2_bn3", "add_15", "layer4_2_relu_2"]
-    assert last.at == "layer4_2_conv3" and last.target == "Conv"
+    last = next(step for step in engine.steps if "layer4_1_relu_2" in step.origins)
+    assert last.origins == ["layer4_1_conv3", "layer4_1_bn3", "add_4", "layer4_1_relu_2"]
+    assert last.at == "layer4_1_conv3" and last.target == "Conv"
     compared = [step.max_rel for step in steps.values() if step.max_rel is not None]
     assert len(compared) >= len(engine.steps) - 2 and max(compared) < 1e-4
 
 
 def test_every_node_of_a_quantized_resnet_is_known():
     torch.manual_seed(0)
-    found = by_name(stages(torchvision.models.resnet50().eval(), (torch.randn(1, 3, 32, 32),), quantize=True))
+    found = by_name(stages(residual().eval(), (torch.randn(1, 3, 32, 32),), quantize=True))
     assert "fused" not in found
     for name in ("quantized", "ONNX"):
-        assert found[name].mapped == len(found[name].steps) > 250 and covered(found[name]) == covered(found["torch.fx"])
+        assert found[name].mapped == len(found[name].steps) > 110 and covered(found[name]) == covered(found["torch.fx"])
     assert covered(found["ONNX Runtime"]) == covered(found["torch.fx"])
     first = {step.name: step for step in found["quantized"].steps}
     assert first["conv1"].origins == ["conv1", "bn1"] and first["conv1"].target == "torch.conv2d"
@@ -118,7 +123,7 @@ def test_openvino_gives_its_results_only_and_says_so(bert):
 
 
 def test_every_node_of_a_resnet_is_in_a_kernel_of_openvino():
-    found = by_name(stages(torchvision.models.resnet50().eval(), (torch.randn(1, 3, 64, 64),), engine="openvino"))
+    found = by_name(stages(residual().eval(), (torch.randn(1, 3, 64, 64),), engine="openvino"))
     assert covered(found["OpenVINO"]) == covered(found["ONNX"])
     assert {step.target for step in found["OpenVINO"].steps if not step.origins} == {"Reorder"}
 
@@ -230,7 +235,7 @@ def test_values_are_compared_with_those_that_they_are_made_of():
 
 def test_what_a_library_function_is_opened_into_is_not_compared_with_it():
     torch.manual_seed(0)
-    model = torchvision.models.SwinTransformer([4, 4], 12, [2, 2], [2, 2], [4, 4], num_classes=4).eval()
+    model = SwinTransformer([4, 4], 12, [2, 2], [2, 2], [4, 4], num_classes=4).eval()
     onnx = by_name(stages(model, (torch.randn(1, 3, 32, 32),), compare=True))["ONNX"]
     opened = [step for step in onnx.steps if step.origins[0].startswith("shifted_window_attention")]
     assert onnx.mapped == len(onnx.steps) and len(opened) > 40 and onnx.diverges is None
