@@ -431,13 +431,13 @@ def test_a_model_whose_fixes_cannot_be_checked_leaves_the_others_theirs(tmp_path
     """It is constructed at once, and not in the background, where fixes are checked."""
     (tmp_path / "two.py").write_text(
         HEAD
-        + """import os
+        + """import traceback
 
 
 class Small(nn.Module):
     def __init__(self):
         super().__init__()
-        if os.nice(0) > 9:
+        if any(each.filename.endswith("verify.py") for each in traceback.extract_stack()):
             raise ValueError("in the background")
 
     def forward(self, x: torch.Tensor):

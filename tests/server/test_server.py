@@ -259,7 +259,7 @@ def test_fix_all_is_one_edit_of_proven_fixes(client: Client, document: str):
     context = {"diagnostics": [], "only": ["source.fixAll"]}
     parameters = {"textDocument": {"uri": document}, "range": everything, "context": context}
     number = client.start("textDocument/codeAction", parameters)
-    told = lambda each: each.get("method") == "textDocument/publishDiagnostics"  # noqa: E731
+    told = lambda each: each.get("params", {}).get("uri") == document and "diagnostics" in each["params"]  # noqa: E731
     first = client.wait(lambda each: told(each) or each.get("id") == number)
     # An editor drops its request where problems come meanwhile, such as after the proofs of fixes.
     assert first.get("id") == number, first

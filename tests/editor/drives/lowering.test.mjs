@@ -8,7 +8,7 @@ import { drive, plain, step, until } from '../lab/drive.mjs';
 const lineOf = part => ENCODER.split('\n').findIndex(line => line.includes(part)) + 1;
 
 /** Processes that run a job on a model for real: they are started for it and end with it. */
-const jobs = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).split('\n').filter(line => /zygote\.py spare .*fxlens-vscode/.test(line)).length;
+const jobs = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).split('\n').filter(line => /zygote\.py spare .*\/bundled\/libs\/fxlens/.test(line)).length;
 
 test('a model is lowered and benchmarked', { timeout: 900_000 }, async t => {
   await drive('lowering', { 'encoder.py': ENCODER }, async bench => {
