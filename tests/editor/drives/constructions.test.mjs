@@ -155,7 +155,7 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
       await until('the line of the problem', async () => (await bench.position()).startsWith(`Ln ${lineOf(PARTS, 'isnan')},`));
       await bench.screenshot('models-opened');
       await view.getByRole('button', { name: 'Show graph' }).click();
-      await bench.webview().locator('g.node').first().waitFor();
+      await bench.webviewWith('g.node');
       await bench.screenshot('models-graph');
     });
   }, { settings: { 'fxlens.scope': 'meant' } });

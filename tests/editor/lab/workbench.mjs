@@ -361,8 +361,24 @@ export class Workbench {
 
   /** The (doubly nested) frame of the visible webview of ours; one left behind another tab can keep its own frame for a while. */
   webview() {
-    const ours = this.page.locator('iframe.webview.ready[src*="extensionId=fxlens.fx-lens"]').filter({ visible: true });
-    return ours.last().contentFrame().frameLocator('iframe#active-frame');
+    return this.#frame(this.#webviews().last());
+  }
+
+  /** The one that shows what is selected, where a panel and a page are visible at once: their order is not that of opening. */
+  async webviewWith(selector) {
+    return until(`a webview with ${selector}`, async () => {
+      for (const each of await this.#webviews().all()) {
+        if (await this.#frame(each).locator(selector).count()) return this.#frame(each);
+      }
+    });
+  }
+
+  #webviews() {
+    return this.page.locator('iframe.webview.ready[src*="extensionId=fxlens.fx-lens"]').filter({ visible: true });
+  }
+
+  #frame(webview) {
+    return webview.contentFrame().frameLocator('iframe#active-frame');
   }
 
   /** Messages that VS Code shows to the user as errors. */
