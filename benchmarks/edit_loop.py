@@ -9,8 +9,9 @@ Each text is new.  The server's debounce is set to 0, since it is a wait and not
 measured in the same run: a cold ``python -c`` that imports torch and the file and calls ``torch.fx.symbolic_trace``,
 and the same inside a process that has everything imported (file executed anew, module built under meta, traced).
 Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s between edits: nobody types
-a character in less than the debounce, and in that time the server makes its next process ready.  Times in
-milliseconds.
+a character in less than the debounce, and in that time the server makes its next process ready.  Before the edits at
+another place there is a pause of 2 s, as for whoever goes there: after a second the server learns anew what each model
+depends on.  Times in milliseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "server"))
 
 from lsp_client import Client  # noqa: E402
 
-PAUSE = 0.3
+PAUSE, ELSEWHERE = 0.3, 2.0
 MODELS = {
     "ResNet-50": ("resnet50.py", "ResNet50()", ("self.layer1(x)", "self.bn3(self.conv3(out))")),
     "Transformer": ("transformer.py", "TransformerEncoder()", ("self.embeddings(ids)", "F.gelu(self.expand(x))")),
@@ -103,7 +104,7 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
             warm.stdin.write(json.dumps(new) + "\n")
             warm.stdin.flush()
             other = float(warm.stdout.readline())
-            time.sleep(PAUSE)
+            time.sleep(ELSEWHERE if (number + 1) % (edits + 5) == 0 else PAUSE)
             if number % (edits + 5) >= 5:
                 loop[kind].append(took)
                 inside.append(other)
