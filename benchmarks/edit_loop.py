@@ -5,9 +5,10 @@
 For each model a client opens its file, types, and waits for the diagnostics of that version: in the forward of the
 model, which is traced again while its parts are not; in that of a part, which changes the model too; in a comment;
 more or fewer comments above all, which move every line; and more or fewer statements in the forward of the model.
-Each text is new.  The server's debounce is set to 0, since it is a wait and not work.  Beside it,
-measured in the same run: a cold ``python -c`` that imports torch and the file and calls ``torch.fx.symbolic_trace``,
-and the same inside a process that has everything imported (file executed anew, module built under meta, traced).
+Each text is new, and keeps what the edits at the place before have left.  The server's debounce is set to 0, since it
+is a wait and not work.  Beside it, measured in the same run: a cold ``python -c`` that imports torch and the file and
+calls ``torch.fx.symbolic_trace``, and the same inside a process that has everything imported (file executed anew,
+module built under meta, traced).
 Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s between edits: nobody types
 a character in less than the debounce, and in that time the server makes its next process ready.  Before the edits at
 another place there is a pause of 2 s, as for whoever goes there: after a second the server learns anew what each model
@@ -104,7 +105,9 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
             warm.stdin.write(json.dumps(new) + "\n")
             warm.stdin.flush()
             other = float(warm.stdout.readline())
-            time.sleep(ELSEWHERE if (number + 1) % (edits + 5) == 0 else PAUSE)
+            if last := (number + 1) % (edits + 5) == 0:
+                text = new
+            time.sleep(ELSEWHERE if last else PAUSE)
             if number % (edits + 5) >= 5:
                 loop[kind].append(took)
                 inside.append(other)
