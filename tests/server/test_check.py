@@ -325,7 +325,12 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     assert cache.get(request, True) is None
     for code in ("FX301", "FX304", "FX305", "FX309"):
         passing = Request(request.path, code)
-        cache.put(passing, True, {**record, "findings": [{"code": code, "message": "", "span": None, "target": None}]}, began_now())
+        cache.put(
+            passing,
+            True,
+            {**record, "findings": [{"code": code, "message": "", "span": None, "target": None}]},
+            began_now(),
+        )
         assert cache.get(passing, True) is None
     cache.put(request, True, record, began)
     assert cache.get(request, True) is None, "the helper was saved after the check began"
