@@ -183,7 +183,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     const ranges = { layers_0_fc0: range(8), layers_0_fc1: range(2), layers_1_fc1: range(1, 3) };
     await graph.post({ type: 'values', target: drawn.target, ranges, first: 'layers_1_fc1' });
     await until('the first', async () => (await page.locator('.selected').getAttribute('id')) === 'n:layers_1_fc1');
-    assert.equal(await page.locator('#legend').innerText(), '08; dashed: 1 value is not finite');
+    await until('the legend', async () => (await page.locator('#legend').innerText()) === '08; dashed: 1 value is not finite');
     assert.match(await page.locator('#details').innerText(), /values\s+-1 … 1, mean 0\.25; 3 NaN of 16/);
     assert.equal(await page.locator('.nonfinite').getAttribute('id'), 'n:layers_1_fc1');
     await bench.screenshot('values');
@@ -239,6 +239,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     await show(view({ count: 2 }));
     await page.locator('#search').fill('relu');
     await page.locator('[id="n:x"]').click();
+    await page.evaluate(() => Promise.all(document.getAnimations().map(each => each.finished.catch(() => {})))); // colours change slowly
     const svg = await exported('svg');
     assert.ok(!/opacity="0\.3"|searching|selected/.test(svg), 'neither a search nor a selection goes into the file');
     assert.ok(await page.locator('svg.searching g.selected').count(), 'both are still there');
