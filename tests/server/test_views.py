@@ -156,17 +156,7 @@ def test_the_generated_forward_has_shapes_at_its_lines(showing: Client, net: str
     assert [hint.split(": ")[1] for hint in hints(showing, address)] == ["f32[2, 4]", "f32[2, 4]"]
 
 
-OF_TWO = """import torch
-
-
-class Block(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.linear = torch.nn.Linear(width, width)
-
-    def forward(self, x):
-        return torch.relu(self.linear(x))
-
+OF_TWO = f"""{BLOCK}
 
 # fxlens: Small() <- torch.randn(2, 4)
 class Small(torch.nn.Module):

@@ -70,8 +70,10 @@ def of(name: str) -> Any:
 
 
 def install(asked: Callable[[str, Any], bool]) -> bool:
-    """Has the modules that are there answer for what they had.  ``asked`` is told the dotted name and the frame that
-    reads it, and says whether it gets that.  Whether there were any that did not."""
+    """Makes the modules that are imported give the names that their earlier versions had.
+
+    ``asked(name, frame)`` decides for each use: the dotted name, and the frame that reads it.  Returns whether a
+    module was changed."""
     new = [(module, had) for name, had in _table().items() if (module := sys.modules.get(name)) is not None]
     new = [(module, had) for module, had in new if not isinstance(vars(module).get("__getattr__"), _Former)]
     for module, had in new:
