@@ -228,6 +228,24 @@ class Noted(nn.Module):
         sizes = [int(each) for each in config.layers.split("-")]
         self.layer = nn.Linear(config.width, sizes[0])
 {FORWARD}""",
+    # modules of a package, one of which an argument names
+    "networks/wide.py": HEAD
+    + f"""
+
+class Main(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+{FORWARD}""",
+    "chooses.py": HEAD
+    + f"""import importlib
+
+
+class Chooses(nn.Module):
+    def __init__(self, network, unused):
+        super().__init__()
+        self.layer = importlib.import_module("networks." + network).Main()
+{FORWARD}""",
     # a configuration whose file comes over defaults, and of which a part has a name of its own
     "settings.py": """from yacs.config import CfgNode as CN
 
@@ -362,7 +380,8 @@ JUDGED = {
     "older.py::Older": "default", "mixed.py::Mixed": "default", "sound.py::Sound": "default",
     "persistent.py::Persistent": "assumed",
     "compiled.py::Compiled": "default", "named.py::Named": "assumed", "named.py::Method": "assumed",
-    "named.py::Asks": "assumed", "named.py::Noted": "assumed", "stages.py::Stages": "workspace",
+    "chooses.py::Chooses": "assumed", "named.py::Asks": "assumed", "named.py::Noted": "assumed",
+    "stages.py::Stages": "workspace",
     "quantized.py::Quantized": "workspace", "reads_messages.py::Reads": "default", "parallel.py::Column": "assumed",
 }  # fmt: skip
 
@@ -398,6 +417,11 @@ def test_what_a_package_lacks_is_told_where_it_is_used(checked: dict[str, Any], 
     assert checked[name]["status"] == "partial"
     assert {(code, severity) for code, severity, _ in of(checked, name)} == {("FX199", "info")}
     assert all("fxlens_no_such_package cannot be imported" in message for *_, message in of(checked, name))
+
+
+def test_no_placeholder_stands_for_a_module_whose_name_was_guessed(checked: dict[str, Any]):
+    assert not checked["chooses.py"]
+    assert "network='wide'" in checked["chooses.py::Chooses"]["construct"]["text"]
 
 
 def test_a_number_of_what_is_not_there_cannot_be_computed(checked: dict[str, Any]):

@@ -134,7 +134,7 @@ def answer_as_before() -> bool:
 def _reads_former(name: str, frame: Any) -> bool:
     """Whether a file of the workspace reads what an installed module does not have any more; the place is noted."""
     finder, file = placeholder_finder(), os.path.abspath(frame.f_code.co_filename)
-    if finder is None or not any(file.startswith(root) for root in finder.roots):
+    if finder is None or not finder.is_inside(file):
         return False
     finder.former.setdefault(name, (file, frame.f_lineno))
     return True
@@ -199,7 +199,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def _extension(self, name: str, place: tuple[str, int]) -> ModuleType | None:
         """What compiling an extension gives a file of the workspace: nothing is compiled for a graph."""
-        if not any(os.path.abspath(place[0]).startswith(root) for root in self.roots):
+        if not self.is_inside(place[0]):
             return None
         self.replaced.setdefault(name, place)
         return PlaceholderModule(name)
@@ -213,13 +213,16 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         asking = _asking()
         if asking is None:
             return None
-        file, line = asking
-        inside = any(os.path.abspath(file).startswith(root) for root in self.roots)
-        of_placeholder = isinstance(sys.modules.get(fullname.rpartition(".")[0]), PlaceholderModule)
+        file, line, computed = asking
+        inside = self.is_inside(file)
+        package = sys.modules.get(fullname.rpartition(".")[0])
+        of_placeholder = isinstance(package, PlaceholderModule)
         if not inside or (not of_placeholder and self._is_guarded(file, line)):
             return None
+        if computed and not of_placeholder and any(map(self.is_inside, getattr(package, "__path__", ()))):
+            return None  # the name is wrong, since all modules of this package are there
         if not of_placeholder:
-            self.replaced.setdefault(fullname, asking)
+            self.replaced.setdefault(fullname, (file, line))
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: Any) -> Any:
@@ -234,7 +237,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         trace, own, inner = error.__traceback__, None, False
         while trace is not None:
             file = trace.tb_frame.f_code.co_filename
-            if any(os.path.abspath(file).startswith(root) for root in self.roots) and "site-packages" not in file:
+            if self.is_inside(file) and "site-packages" not in file:
                 own, inner = (file, trace.tb_lineno), False
             elif "site-packages" in file or "dist-packages" in file:
                 inner = True
@@ -251,6 +254,9 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                     return (node.module, own) if node.module and not node.level else None
                 return next(((each.name, own) for each in node.names if each.name not in sys.modules), None)
         return None
+
+    def is_inside(self, path: str) -> bool:
+        return any(os.path.join(os.path.abspath(path), "").startswith(root) for root in self.roots)
 
     def _is_guarded(self, file: str, line: int) -> bool:
         """Whether the code expects this import to fail."""
@@ -292,10 +298,11 @@ def _ends(node: ast.stmt) -> bool:
     return isinstance(node, ast.Raise) or text.startswith(("sys.exit(", "exit(", "quit(", "os._exit("))
 
 
-def _asking() -> tuple[str, int] | None:
-    """File and line of the import statement that is looking for a module; None where it only asks whether there is
-    one."""
+def _asking() -> tuple[str, int, bool] | None:
+    """File and line of the import that is looking for a module, and whether it computes the name, as calls of
+    ``import_module`` do; None where it only asks whether there is one."""
     frame: Any = sys._getframe(2)
+    computed = False
     while frame is not None:
         file = frame.f_code.co_filename
         if file in _LOOKING:
@@ -304,6 +311,7 @@ def _asking() -> tuple[str, int] | None:
             frame = frame.f_back
             continue
         if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
-            return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno)
+            return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno, computed)
+        computed = computed or os.path.dirname(file) == _IMPORTLIB
         frame = frame.f_back
     return None

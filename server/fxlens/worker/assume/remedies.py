@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import itertools
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from .search import Move, Outcome
 from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
+_MOST_MODULES = 8
 _WANTED: list[tuple[str, tuple[str, ...]]] = [
     (r"torch Tensor or None required|must be Tensor, not", ("tensor",)),
     (r"not callable|object is not an? (module|callable)", ("callable", "class", "module", "call")),
@@ -156,6 +158,8 @@ class Remedies:
         """What was looked up in vain: one of those that are there."""
         if isinstance(failed.error, AttributeError):
             yield from self._named(failed.error, blamed, state)
+        if isinstance(failed.error, ModuleNotFoundError):
+            yield from self._modules(str(failed.error.name), state)
         number = re.search(r"invalid literal for int|could not convert string to float", failed.message)
         texts = [slot for slot, _ in blamed if chosen(slot, state).text[:1] == "'"]
         for slot in texts[:3] if number else ():  # `[int(each) for each in layers.split("-")]`
@@ -189,6 +193,15 @@ class Remedies:
                 wanted = {old: new for old, new in pairs if old != new}
                 slots = [slot for slot in walk(self.slots, state) if chosen(slot, state).text in wanted]
                 yield {slot: slot.add(Option("int", "error", wanted[chosen(slot, state).text])) for slot in slots}
+
+    def _modules(self, name: str, state: State) -> Iterator[Move]:
+        """A text that names a module of a package, ``import_module("models." + name)``: one that is there."""
+        package, _, last = name.rpartition(".")
+        there = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", ()))
+        names = [each.name for each in there if each.name[:1] != "_"][:_MOST_MODULES]
+        for slot in walk(self.slots, state):
+            if chosen(slot, state).text == repr(last):
+                yield from ({slot: slot.add(Option("str", "error", repr(each)))} for each in names)
 
     def _named(self, error: AttributeError, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """A text that names a class of a module, ``getattr(decoders, kind)``, or a part of a method's name,
