@@ -51,6 +51,7 @@ def work(job: Job) -> None:
         isolation,
         kept,
         models,
+        pages,
         placeholders,
         problems,
         unchanged,
@@ -110,6 +111,8 @@ def work(job: Job) -> None:
             job.send("findings", findings=[problems.replaced(job, tree, more)])
     diagnosed = time.perf_counter()
     job.send("diagnosed")
+    if job.message.get("rehearse"):
+        pages.note()
     isolation.step_back()
     for model in traced:
         job.step("finish")

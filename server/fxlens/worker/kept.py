@@ -29,7 +29,7 @@ from fxlens.sources import parsing
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, construct, main_block, moves, placeholders, user_file
+from . import assumed, candidates, construct, main_block, moves, pages, placeholders, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -129,6 +129,7 @@ def prepare(message: Json) -> None:
     live = _live(job.path)
     Instrumentation(itertools.chain.from_iterable(live.values()), LOOKERS)  # parsed and rewritten once for all forks
     _kept = Kept(job, namespace, loader, loader.code, known, files, printed, ran, read, live, made)
+    pages.share()
     gc.collect()
     gc.freeze()
 
@@ -155,6 +156,7 @@ def get_ready() -> None:
             subject.prepare(each.module, job.leaf_modules, job.tracer)
     except Exception:
         traceback.print_exc()
+    pages.copy()
 
 
 def modules_before() -> frozenset[str]:
