@@ -138,7 +138,7 @@ def grafted(before: Reading, job: Job, missing: frozenset[str]) -> Grafted | Non
     if before.own_device:
         if construct.names_devices("\n".join(code)):
             return None  # it may have been the only one
-    else:
+    elif construct.names_devices("\n".join(rows)):
         now.own_device = construct.reads_own_device(ast.Module([function], []), job.text)
     ends, begins = function.end_lineno, moves.first_line(function)
     own = moves.Part((first, ends, True), begins, [function], part.classes)
