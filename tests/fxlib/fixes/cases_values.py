@@ -283,7 +283,13 @@ VALUES = {
         0,
     ),
     "out-of-place": ("out-of-place", net("y = x * 2\n«y.add_(1)»\nreturn y\n"), X, ["        y = y.add(1)\n"], 0),
-    "randn": ("randn-like", net("return x + «torch.randn(x.shape)»\n"), X, ["x + torch.randn_like(x, dtype=torch.get_default_dtype())"], 0),
+    "randn": (
+        "randn-like",
+        net("return x + «torch.randn(x.shape)»\n"),
+        X,
+        ["x + torch.randn_like(x, dtype=torch.get_default_dtype())"],
+        0,
+    ),
     "randn-star": (
         "randn-like",
         net("return x + «torch.rand(*x.size(), device=x.device)»\n"),
