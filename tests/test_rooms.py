@@ -3,11 +3,13 @@
 import ast
 import functools
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 # Import paths of torch.fx that only hand names on.
 FACES = {"fxlib.passes.dialect.common.cse_pass"}
 # Room -> what it may import of fxlib: rooms, or single files of them. A room may always import itself. No two
@@ -226,3 +228,9 @@ def test_the_host_of_the_extension_takes_only_the_documents_of_pages():
         for used in re.findall(r"from '(?:\.\./)+pages/(.*)'", path.read_text())
     }
     assert {used.rpartition("/")[2] for _, used in found} == {"document"}
+
+
+def test_files_of_tests_that_are_in_no_package_have_names_of_their_own():
+    """pytest imports them by their names alone, and a whole run ends where it finds one twice."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py") if not (path.parent / "__init__.py").exists())
+    assert len(names) > 80 and [name for name, count in names.items() if count > 1] == []
