@@ -15,6 +15,7 @@ from typing import Any
 from fxlens.sources.targets import OTHER_FRAMEWORKS
 
 from . import stand_in_helpers, stand_in_layers, stand_in_signals
+from .assume import sandbox
 from .assume.names import habit
 from .scope import AttrDict
 from .tracebacks import instruction_after
@@ -53,6 +54,8 @@ class BaseNotInstalled(AttributeError):
 
 def lacking(name: str) -> NotInstalled:
     """What using this dotted name raises."""
+    if name.startswith(sandbox.FETCHED):
+        return NotInstalled(f"no model is fetched, and {name} is used here")
     package = name.partition(".")[0]
     if getattr(sys.modules.get(package), "__file__", None):
         return NotInstalled(f"the installed {package} has no {name}, which is used here")
@@ -90,7 +93,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if made is not None:
         return made
     if last[:1].isupper() or (_MAKES.match(last) and name.rpartition(".")[0].rpartition(".")[2][:1].isupper()):
-        return _unusable(name)
+        return unusable(name)
     if not any(map(_computes, [*args, *kwargs.values()])):
         frame = sys._getframe(2)
         following = instruction_after(frame.f_code, frame.f_lasti)
@@ -99,7 +102,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if following.startswith("FORMAT_"):  # part of a text
             return ""
         if _is_constructing(frame):
-            return contextlib.nullcontext() if following in _ENTERING else _unusable(f"{name}()")
+            return contextlib.nullcontext() if following in _ENTERING else unusable(f"{name}()")
     raise lacking(name)
 
 
@@ -273,5 +276,6 @@ def _unusable_class() -> type:
     return Unusable
 
 
-def _unusable(name: str) -> Any:
+def unusable(name: str) -> Any:
+    """What may be a part of a model, and raises when it is used."""
     return _unusable_class()(name)

@@ -221,6 +221,8 @@ STRINGS = {
     "dataset": ("'imagenet'", "'cifar10'"),
     "loss": ("'l1'", "'mse'"),
     "reduction": ("'mean'", "'none'"),
+    "target": ("'torch.nn.Identity'",),
+    "class_path": ("'torch.nn.Identity'",),
 }
 """Texts that parameters of these names usually take where the code compares them with nothing."""
 
