@@ -201,6 +201,41 @@ class Weighted(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
+    # models and tokenizers of the Hugging Face Hub
+    "hub.py": HEAD
+    + """from transformers import AutoModel, AutoTokenizer, BertModel
+
+
+class Encoded(nn.Module):
+    def __init__(self, name="bert-base-uncased"):
+        super().__init__()
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        self.special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+        self.text = BertModel.from_pretrained(name) if "large" in name else AutoModel.from_pretrained(name)
+        self.layer = nn.Linear(self.text.config.hidden_size, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = BertModel.from_pretrained("an-unknown-name")
+        self.layer = nn.Linear(self.text.config.hidden_size, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Unknown(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = AutoModel.from_pretrained("an-unknown-name")
+
+    def forward(self, x):
+        return self.text(x)
+""",
     # a path of a class that a configuration gives
     "named.py": HEAD
     + """import importlib
@@ -364,14 +399,29 @@ def test_an_empty_folder_is_no_package(checked: dict[str, Any]):
     assert checked["guarded.py::Guarded"]["status"] == "traced"
 
 
-@pytest.mark.parametrize("name", ["gone.py::Gone", "helped.py::Helped", "fetched.py::Weighted", "named.py::Named"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gone.py::Gone",
+        "helped.py::Helped",
+        "fetched.py::Weighted",
+        "named.py::Named",
+        "hub.py::Encoded",
+        "hub.py::Whole",
+    ],
+)
 def test_what_is_missing_is_replaced(checked: dict[str, Any], name: str):
     assert checked[name]["status"] == "traced", checked[name]["reason"]
 
 
 def test_a_model_that_is_fetched_may_be_a_part(checked: dict[str, Any]):
     said = checked["fetched.py::Around"]
-    assert said["status"] == "partial" and "no model is fetched" in said["reason"]
+    assert said["status"] == "partial" and "nothing is fetched" in said["reason"]
+
+
+def test_a_name_that_does_not_say_what_it_means_is_fetched_in_vain(checked: dict[str, Any]):
+    said = checked["hub.py::Unknown"]
+    assert said["status"] == "skipped" and "OSError" in said["reason"]
 
 
 def test_of_configurations_in_python_the_smallest_is_read(checked: dict[str, Any]):

@@ -15,7 +15,6 @@ from typing import Any
 from fxlens.sources.targets import OTHER_FRAMEWORKS
 
 from . import stand_in_helpers, stand_in_layers, stand_in_signals
-from .assume import sandbox
 from .assume.names import habit
 from .scope import AttrDict
 from .tracebacks import instruction_after
@@ -36,6 +35,7 @@ _ENTERING = ("BEFORE_WITH", "SETUP_WITH")
 """What a ``with`` statement begins with: from Python 3.11, and before."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
+_FETCHED = re.compile(r"(torch\.hub\.load|transformers\.\w+\.from_pretrained)\(")
 _SIZES = {
     "Linear": (("in_features", "input_size", "in_dim"), ("out_features", "output_size", "out_dim")),
     "Embedding": (("num_embeddings", "vocab_size"), ("embedding_dim", "embed_dim", "hidden_size")),
@@ -54,8 +54,8 @@ class BaseNotInstalled(AttributeError):
 
 def lacking(name: str) -> NotInstalled:
     """What using this dotted name raises."""
-    if name.startswith(sandbox.FETCHED):
-        return NotInstalled(f"no model is fetched, and {name} is used here")
+    if _FETCHED.match(name):
+        return NotInstalled(f"nothing is fetched, and {name} is used here")
     package = name.partition(".")[0]
     if getattr(sys.modules.get(package), "__file__", None):
         return NotInstalled(f"the installed {package} has no {name}, which is used here")
@@ -126,6 +126,8 @@ def _computes(value: Any) -> bool:
 
     if isinstance(value, (tuple, set, frozenset)):
         return any(map(_computes, value))
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return False
     return hasattr(value, "__torch_function__") or isinstance(value, (torch.nn.Module, list, dict))
 
 
@@ -269,6 +271,8 @@ def _unusable_class() -> type:
             frame = sys._getframe(1)
             if _is_constructing(frame) and instruction_after(frame.f_code, frame.f_lasti) in _ENTERING:
                 return contextlib.nullcontext()
+            if _is_constructing(frame) and not any(map(_computes, [*args, *kwargs.values()])):
+                return Unusable(f"{self.stands_for}()")
             return super().__call__(*args, **kwargs)
 
     for each in _COMPUTING:

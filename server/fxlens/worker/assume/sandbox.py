@@ -122,10 +122,6 @@ _NOT_HERE = (
 )  # fmt: skip
 
 
-FETCHED = "torch.hub.load("
-"""How the name of a model begins that would have been fetched."""
-
-
 class NoWeights(dict):
     """What stands for a checkpoint: the graph of a model does not depend on its weights."""
 
@@ -140,14 +136,13 @@ class NoWeights(dict):
 
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
-    """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing.  Of a
-    model that is fetched, nothing is known."""
+    """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing."""
     import torch
     import torch.utils.model_zoo
     from torch.nn.modules.module import _IncompatibleKeys
 
     load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
-    save, load_model = torch.save, torch.hub.load
+    save = torch.save
 
     def save_elsewhere(what: Any, file: Any, *args: Any, **kwargs: Any) -> None:
         if not _harmless(file):  # written in C++, which raises no event
@@ -162,16 +157,9 @@ def without_weights() -> Iterator[None]:
         nothing = isinstance(state, NoWeights)
         return _IncompatibleKeys([], []) if nothing else load_state(self, state, *args, **kwargs)
 
-    def fetch_nothing(repo: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("source") == "local" or os.path.isdir(str(repo)):
-            return load_model(repo, model, *args, **kwargs)
-        from ..stand_ins import unusable
-
-        return unusable(f"{FETCHED}{repo!r}, {model!r})")
-
     folder = torch.hub._hub_dir
     torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
-    torch.save, torch.hub.load = save_elsewhere, fetch_nothing  # type: ignore[assignment]
+    torch.save = save_elsewhere  # type: ignore[assignment]
     torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
     fetching = [(torch.hub, "load_state_dict_from_url"), (torch.utils.model_zoo, "load_url")]
     fetched = [getattr(owner, name) for owner, name in fetching]
@@ -182,7 +170,7 @@ def without_weights() -> Iterator[None]:
         yield
     finally:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
-        torch.save, torch.hub.load = save, load_model
+        torch.save = save
         torch.hub.download_url_to_file = download
         for (owner, name), function in zip(fetching, fetched, strict=True):
             setattr(owner, name, function)
