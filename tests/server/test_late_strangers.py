@@ -236,6 +236,22 @@ class Unknown(nn.Module):
     def forward(self, x):
         return self.text(x)
 """,
+    # a script that begins with a program, and lists of which an argument is one
+    "begins.py": "import os\n\nos.system('touch begun.txt')\n"
+    + HEAD
+    + """
+
+class Begins(nn.Module):
+    def __init__(self, return_stages):
+        super().__init__()
+        assert return_stages in [[0, 1, 2], [1, 2], [2]]
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in return_stages])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+""",
     # a path of a class that a configuration gives
     "named.py": HEAD
     + """import importlib
@@ -367,6 +383,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         path = file["path"].removeprefix("./")
         found[path] = file["findings"]
         found.update({f"{path}::{each['name']}": each for each in file["targets"]})
+    found["begun"] = (folder / "begun.txt").exists()
     return found
 
 
@@ -422,6 +439,14 @@ def test_a_model_that_is_fetched_may_be_a_part(checked: dict[str, Any]):
 def test_a_name_that_does_not_say_what_it_means_is_fetched_in_vain(checked: dict[str, Any]):
     said = checked["hub.py::Unknown"]
     assert said["status"] == "skipped" and "OSError" in said["reason"]
+
+
+def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):
+    assert checked["begins.py::Begins"]["status"] == "traced" and not checked["begun"]
+
+
+def test_an_argument_is_one_of_the_lists_that_the_code_names(checked: dict[str, Any]):
+    assert checked["begins.py::Begins"]["construct"]["text"] == "Begins(return_stages=[0, 1, 2])"
 
 
 def test_of_configurations_in_python_the_smallest_is_read(checked: dict[str, Any]):
