@@ -252,6 +252,58 @@ class Begins(nn.Module):
             x = layer(x)
         return x
 """,
+    # two modules that import each other, of which one has to come first
+    "circle/layers.py": HEAD
+    + """from circle import attention
+
+
+class Scaled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Coupled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = attention.Attended(width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "circle/attention.py": HEAD
+    + """from circle.layers import Scaled
+
+
+class Attended(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = Scaled(width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # a chain with a layer of a package that is missing, and an option that is needed
+    "grades.py": HEAD
+    + """from fxlens_no_such_helpers import FusedActivation
+
+
+class Chained(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Linear(width, width), FusedActivation(width))
+
+
+class Conditioned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.condition = nn.Conv1d(4, 4, 1), nn.Conv1d(8, 4, 1)
+
+    def forward(self, x, g=None):
+        return self.layer(x) + self.condition(g)
+""",
     # a path of a class that a configuration gives
     "named.py": HEAD
     + """import importlib
@@ -371,8 +423,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """By path and name of the class, what one run of the command says of it; and the findings of each file by its
     path."""
     folder = tmp_path_factory.mktemp("late")
-    (folder / "configs").mkdir()
     for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "fxlens_empty_engine").mkdir()
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
@@ -439,6 +491,17 @@ def test_a_model_that_is_fetched_may_be_a_part(checked: dict[str, Any]):
 def test_a_name_that_does_not_say_what_it_means_is_fetched_in_vain(checked: dict[str, Any]):
     said = checked["hub.py::Unknown"]
     assert said["status"] == "skipped" and "OSError" in said["reason"]
+
+
+@pytest.mark.parametrize("name", ["layers.py::Scaled", "layers.py::Coupled", "attention.py::Attended"])
+def test_modules_that_import_each_other_are_imported_in_the_order_that_works(checked: dict[str, Any], name: str):
+    assert checked[f"circle/{name}"]["status"] == "traced", checked[f"circle/{name}"]["reason"]
+    assert not checked[f"circle/{name.partition('::')[0]}"]
+
+
+def test_a_missing_package_and_inputs_of_our_own_are_no_faults_of_the_code(checked: dict[str, Any]):
+    found = {(each["target"], each["code"]): each["severity"] for each in checked["grades.py"] if each["target"]}
+    assert found and set(found.values()) <= {"info", "hint"}, found
 
 
 def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):

@@ -89,6 +89,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         """Packages that go without their ``__init__``."""
         self.shortened: dict[str, set[str]] = {}
         """Files that go without the statements that raise, and the names that these bind; the rest is in `trees`."""
+        self.first: set[str] = set()
+        """Modules that were imported before the user's file, since the two import each other."""
         self.failing: dict[str, PlaceholderFinder] = {}
         """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
