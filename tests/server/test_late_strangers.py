@@ -304,6 +304,20 @@ class Conditioned(nn.Module):
     def forward(self, x, g=None):
         return self.layer(x) + self.condition(g)
 """,
+    # functions without a name, in which arguments fail
+    "unnamed.py": HEAD
+    + """
+
+class Unnamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.prepare = lambda rows: torch.stack(
+            [row.reshape(3, 5) for row in rows])
+        self.layer = nn.Linear(5, 4)
+
+    def forward(self, x):
+        return self.layer(self.prepare(x))
+""",
     # a path of a class that a configuration gives
     "named.py": HEAD
     + """import importlib
@@ -502,6 +516,11 @@ def test_modules_that_import_each_other_are_imported_in_the_order_that_works(che
 def test_a_missing_package_and_inputs_of_our_own_are_no_faults_of_the_code(checked: dict[str, Any]):
     found = {(each["target"], each["code"]): each["severity"] for each in checked["grades.py"] if each["target"]}
     assert found and set(found.values()) <= {"info", "hint"}, found
+
+
+def test_arguments_that_fail_in_a_function_without_a_name_are_no_end(checked: dict[str, Any]):
+    said = checked["unnamed.py::Unnamed"]
+    assert said["status"] == "partial", said["reason"]
 
 
 def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):
