@@ -6,7 +6,7 @@ _LONGEST = 300
 
 
 def brief(error: BaseException | None) -> str:
-    """``TypeError: first line of the message``, of bounded length (whole sentences if possible), without a full stop."""
+    """``TypeError: first line of the message``, of bounded length (if it can be whole sentences), no full stop."""
     lines = text_of(error).strip().splitlines()
     text = lines[0].rstrip(".:") if lines else ""
     if len(text) > _LONGEST:
