@@ -1,5 +1,6 @@
 """What further repositories lean on: tables with values that are computed from data, layers that are scripted in a
-constructor, models around models, and packages whose folder is empty."""
+constructor, models around models, packages whose folder is empty or that lack a name, models that are fetched, and
+configurations in Python."""
 
 from __future__ import annotations
 
@@ -124,6 +125,310 @@ class Guarded(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
+    # names that an installed package does not have any more, and all names of a module that is not there
+    "gone.py": "from fxlens_no_such_helpers import *\n"
+    + HEAD
+    + """from torchvision import FxlensGoneMixin, fxlens_gone_part
+
+
+class Marked(FxlensGoneMixin):
+    kind = "marked"
+
+
+class Gone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.marked, self.part = Marked(), fxlens_gone_part("small")
+        self.layer = nn.Linear(int(np.prod((2, 4))), 4)
+
+    def forward(self, x):
+        return F.relu(self.layer(x))
+""",
+    # what packages that are missing check, compare, initialize and compute
+    "helped.py": HEAD
+    + """import pkg_resources as pkg
+from fxlens_no_such_helpers import default_init_weights
+from scipy.special import eval_legendre
+from typeguard import check_argument_types
+
+NEW = pkg.parse_version(torch.__version__) >= pkg.parse_version("1.10.0")
+
+
+class Helped(nn.Module):
+    def __init__(self):
+        assert check_argument_types()
+        super().__init__()
+        import compared
+
+        self.layer = nn.Linear(8 if compared.NEW else 7, 4)
+        default_init_weights(self.layer, scale=0.1)
+        self.register_buffer("roots", torch.tensor([float(eval_legendre(n, 0.5)) for n in range(3)]))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "compared.py": """import pkg_resources as pkg
+import torch
+
+NEW = pkg.parse_version(torch.__version__) >= pkg.parse_version("1.10.0")
+""",
+    # a model that is fetched, and weights that a method fetches
+    "fetched.py": HEAD
+    + """import urllib.request
+
+
+class Around(nn.Module):
+    def __init__(self):
+        super().__init__()
+        fetched = torch.hub.load("fxlens/no-such-repository", "small")
+        self.stem = nn.Sequential(fetched.conv1, fetched.bn1)
+        self.head = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.stem(self.head(x))
+
+
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        self.load_from_pretrained()
+
+    def load_from_pretrained(self, name="small"):
+        with urllib.request.urlopen(f"https://fxlens.invalid/{name}") as file:
+            self.load_state_dict(torch.load(file))
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # models and tokenizers of the Hugging Face Hub
+    "hub.py": HEAD
+    + """from transformers import AutoModel, AutoTokenizer, BertModel
+
+
+class Encoded(nn.Module):
+    def __init__(self, name="bert-base-uncased"):
+        super().__init__()
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        self.special = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+        self.text = BertModel.from_pretrained(name) if "large" in name else AutoModel.from_pretrained(name)
+        self.layer = nn.Linear(self.text.config.hidden_size, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = BertModel.from_pretrained("an-unknown-name")
+        self.layer = nn.Linear(self.text.config.hidden_size, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Unknown(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = AutoModel.from_pretrained("an-unknown-name")
+
+    def forward(self, x):
+        return self.text(x)
+""",
+    # a script that begins with a program, and lists of which an argument is one
+    "begins.py": "import os\n\nos.system('touch begun.txt')\n"
+    + HEAD
+    + """
+
+class Begins(nn.Module):
+    def __init__(self, return_stages):
+        super().__init__()
+        assert return_stages in [[0, 1, 2], [1, 2], [2]]
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in return_stages])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+""",
+    # two modules that import each other, of which one has to come first
+    "circle/layers.py": HEAD
+    + """from circle import attention
+
+
+class Scaled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Coupled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = attention.Attended(width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "circle/attention.py": HEAD
+    + """from circle.layers import Scaled
+
+
+class Attended(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = Scaled(width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # a chain with a layer of a package that is missing, and an option that is needed
+    "grades.py": HEAD
+    + """from fxlens_no_such_helpers import FusedActivation
+
+
+class Chained(nn.Sequential):
+    def __init__(self, width):
+        super().__init__(nn.Linear(width, width), FusedActivation(width))
+
+
+class Conditioned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.condition = nn.Conv1d(4, 4, 1), nn.Conv1d(8, 4, 1)
+
+    def forward(self, x, g=None):
+        return self.layer(x) + self.condition(g)
+""",
+    # functions without a name, in which arguments fail
+    "unnamed.py": HEAD
+    + """
+
+class Unnamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.prepare = lambda rows: torch.stack(
+            [row.reshape(3, 5) for row in rows])
+        self.layer = nn.Linear(5, 4)
+
+    def forward(self, x):
+        return self.layer(self.prepare(x))
+""",
+    # a path of a class that a configuration gives
+    "named.py": HEAD
+    + """import importlib
+
+
+def made_from(config):
+    module, name = config["target"].rsplit(".", 1)
+    return getattr(importlib.import_module(module), name)(**config.get("params", dict()))
+
+
+class Named(nn.Module):
+    def __init__(self, scheduler_config):
+        super().__init__()
+        self.scheduler = made_from(scheduler_config)
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    # configurations in Python, in several sizes, one over another one; read by a class of the workspace
+    "configs/detector_big.py": """detector = dict(
+    backbone_width=64, backbone_repeats=[4, 8, 4], head=dict(anchor_count=3, kind="plain"))
+learning_rate = 0.001
+epochs = 2
+""",
+    "configs/detector_small.py": """_base_ = ["./detector_big.py"]
+detector = dict(backbone_width=24, backbone_repeats=[1, 2], head=dict(anchor_count=2))
+learning_rate = 0.1
+epochs = 300
+""",
+    "detector.py": HEAD
+    + """
+
+class Detector(nn.Module):
+    def __init__(self, config, classes=None):
+        super().__init__()
+        wide = config.detector.backbone_width
+        assert config.detector.head.kind == "plain"
+        self.blocks = nn.ModuleList([nn.Linear(wide, wide) for _ in range(sum(config.detector.backbone_repeats))])
+        self.head = nn.Linear(wide, config.detector.head.anchor_count * classes)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+""",
+    "configs/reader.py": """stem_width = 12
+stem_depth = 3
+dataset = "none"
+""",
+    "reader.py": HEAD
+    + """
+
+class Settings:
+    def __init__(self, names):
+        self.names = names
+
+    def __getattr__(self, name):
+        return self.names[name]
+
+    @staticmethod
+    def fromfile(filename):
+        names = {}
+        exec(open(filename).read(), names)
+        return Settings(names)
+
+
+class Read(nn.Module):
+    def __init__(self, one, two):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(one, one) for _ in range(two)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def main(path):
+    settings = Settings.fromfile(path)
+    return Read(settings.stem_width, settings.stem_depth)
+""",
+    # a mask that each of many layers compares with a number
+    "masked.py": HEAD
+    + """
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def attend(self, x, mask):
+        scores = x @ x.transpose(1, 2)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -10000)
+        return self.layer(scores @ x)
+
+    def forward(self, x, own_mask, other_mask):
+        return self.attend(self.attend(x, own_mask), other_mask)
+
+
+class Masked(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(width) for _ in range(6)])
+
+    def forward(self, x, own_mask, other_mask):
+        for layer in self.layers:
+            x = layer(x, own_mask, other_mask)
+        return x
+""",
 }
 
 
@@ -133,6 +438,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path."""
     folder = tmp_path_factory.mktemp("late")
     for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "fxlens_empty_engine").mkdir()
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
@@ -143,6 +449,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         path = file["path"].removeprefix("./")
         found[path] = file["findings"]
         found.update({f"{path}::{each['name']}": each for each in file["targets"]})
+    found["begun"] = (folder / "begun.txt").exists()
     return found
 
 
@@ -173,3 +480,76 @@ def test_an_empty_folder_is_no_package(checked: dict[str, Any]):
     assert checked["sparse.py::Dense"]["status"] == "traced"
     assert any(each["code"] == "FX311" and "fxlens_empty_engine" in each["message"] for each in checked["sparse.py"])
     assert checked["guarded.py::Guarded"]["status"] == "traced"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gone.py::Gone",
+        "helped.py::Helped",
+        "fetched.py::Weighted",
+        "named.py::Named",
+        "hub.py::Encoded",
+        "hub.py::Whole",
+    ],
+)
+def test_what_is_missing_is_replaced(checked: dict[str, Any], name: str):
+    assert checked[name]["status"] == "traced", checked[name]["reason"]
+
+
+def test_a_model_that_is_fetched_may_be_a_part(checked: dict[str, Any]):
+    said = checked["fetched.py::Around"]
+    assert said["status"] == "partial" and "nothing is fetched" in said["reason"]
+
+
+def test_a_name_that_does_not_say_what_it_means_is_fetched_in_vain(checked: dict[str, Any]):
+    said = checked["hub.py::Unknown"]
+    assert said["status"] == "skipped" and "OSError" in said["reason"]
+
+
+@pytest.mark.parametrize("name", ["layers.py::Scaled", "layers.py::Coupled", "attention.py::Attended"])
+def test_modules_that_import_each_other_are_imported_in_the_order_that_works(checked: dict[str, Any], name: str):
+    assert checked[f"circle/{name}"]["status"] == "traced", checked[f"circle/{name}"]["reason"]
+    assert not checked[f"circle/{name.partition('::')[0]}"]
+
+
+def test_a_missing_package_and_inputs_of_our_own_are_no_faults_of_the_code(checked: dict[str, Any]):
+    found = {(each["target"], each["code"]): each["severity"] for each in checked["grades.py"] if each["target"]}
+    assert found and set(found.values()) <= {"info", "hint"}, found
+
+
+def test_arguments_that_fail_in_a_function_without_a_name_are_no_end(checked: dict[str, Any]):
+    said = checked["unnamed.py::Unnamed"]
+    assert said["status"] == "partial", said["reason"]
+
+
+def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):
+    assert checked["begins.py::Begins"]["status"] == "traced" and not checked["begun"]
+
+
+def test_an_argument_is_one_of_the_lists_that_the_code_names(checked: dict[str, Any]):
+    assert checked["begins.py::Begins"]["construct"]["text"] == "Begins(return_stages=[0, 1, 2])"
+
+
+def test_of_configurations_in_python_the_smallest_is_read(checked: dict[str, Any]):
+    said = checked["detector.py::Detector"]
+    assert said["status"] == "traced", said["reason"]
+    text = said["construct"]["text"]
+    assert "backbone_width=24" in text and "anchor_count=2" in text and "kind='plain'" in text
+
+
+def test_a_class_of_the_workspace_reads_configurations_in_python(checked: dict[str, Any]):
+    said = checked["reader.py::Read"]
+    assert (said["status"], said["construct"]["source"]) == ("traced", "workspace"), said["reason"]
+    assert said["construct"]["text"] == "Read(12, 3)"
+
+
+def test_a_mask_that_many_layers_compare_is_a_tensor(checked: dict[str, Any]):
+    said = checked["masked.py::Masked"]
+    assert said["inputs"]["text"].count("torch.ones(") == 2
+
+
+def test_a_trial_takes_no_more_memory_than_it_may():
+    with pytest.raises(RuntimeError, match="allocate memory"), sandbox.trial(10.0):
+        torch.empty(2 * sandbox.MEMORY, dtype=torch.uint8)
+    assert torch.empty(1 << 20).numel() == 1 << 20

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import fields, library, methods
+from . import configs, fields, library, methods
 from . import values as v
 from .machine import MOST_DEPTH, Exhausted, Frame, Machine, Names
 from .naming import name_of
@@ -52,6 +52,8 @@ class Calls(Machine):
 
     def call(self, function: v.Value, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
         self.step(node)
+        if isinstance(function, v.Function) and function.name.endswith(".fromfile"):
+            return configs.from_file(self, args, keywords, node)
         if isinstance(function, v.Function):
             made = self.invoke(function, args, keywords)
             if (

@@ -4,9 +4,10 @@ their like."""
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -41,7 +42,13 @@ def opened(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], 
     return machine.new_tool("file", File(_path_of(args[0] if args else keywords.get("file"))))
 
 
-def load(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+def load(
+    machine: Machine,
+    args: list[v.Value],
+    keywords: dict[str, v.Value],
+    node: ast.expr,
+    anything: tuple[str, ...] = documents.SUFFIXES,
+) -> v.Value:
     """The data of a configuration file: of the one that is named, else of one that has the keys that are asked for."""
     path = _path_of(args[0] if args else next(iter(keywords.values()), None))
     found = existing(machine, path) if path else None
@@ -50,7 +57,7 @@ def load(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], no
         machine.files.add(found)
         if data is not None:
             return machine.met(described(machine, data, origin=found))
-    suffixes = (os.path.splitext(path)[1],) if path and os.path.splitext(path)[1] else documents.SUFFIXES
+    suffixes = (os.path.splitext(path)[1],) if path and os.path.splitext(path)[1] else anything
     made = machine.new_dict({}, whole=False)
     made.sources = machine.workspace.configurations(machine.frame.file, suffixes)
     return made
@@ -62,6 +69,11 @@ def _load_yaml(machine: Machine, args: list[v.Value], keywords: dict[str, v.Valu
 
 def _load_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     return _as_config(machine, [load(machine, args, keywords, node)], {}, node)
+
+
+def from_file(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    """``Config.fromfile(path)`` of mmcv, and of those that have copied it: also a file in Python."""
+    return _as_config(machine, [load(machine, args, keywords, node, (".py", *documents.SUFFIXES))], {}, node)
 
 
 def existing(machine: Machine, path: str) -> str | None:
@@ -101,6 +113,16 @@ def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "")
             return v.Hole("data") if isinstance(item, v.SCALARS) else v.Const(str(item))
 
     return lifted(data, 0)
+
+
+def size(data: Any, names: Container[str], counted: bool = False) -> float:
+    """How large what a configuration describes may be: the larger the numbers of these names, the larger."""
+    if isinstance(data, dict):
+        return sum(size(each, names, counted or key in names) for key, each in data.items())
+    if isinstance(data, (list, tuple)):
+        return sum(size(each, names, counted) for each in data)
+    is_number = counted and isinstance(data, (int, float)) and not isinstance(data, bool) and math.isfinite(data)
+    return math.log2(1 + min(abs(data), 1e300)) if is_number else 0.0
 
 
 def narrow(machine: Machine, owner: v.Mapping, key: Any) -> bool:
@@ -311,8 +333,8 @@ BY_NAME: dict[str, Handler] = {
         "load": _load_config, "create": _as_config, "structured": _as_config, "merge": _merge, "unsafe_merge": _merge,
         "to_container": _container, "to_object": _first, "from_cli": _empty, "from_dotlist": _empty, "select": _select,
     }.items()},
-    "mmcv.Config.fromfile": _load_config, "mmengine.Config.fromfile": _load_config,
-    "mmengine.config.Config.fromfile": _load_config, "mmcv.utils.Config.fromfile": _load_config,
+    "mmcv.Config.fromfile": from_file, "mmengine.Config.fromfile": from_file,
+    "mmengine.config.Config.fromfile": from_file, "mmcv.utils.Config.fromfile": from_file,
     "munch.munchify": _as_config, "addict.Dict": _as_config, "box.Box": _as_config, "mmcv.Config": _as_config,
     "mmengine.Config": _as_config, "mmengine.ConfigDict": _as_config, "mmcv.ConfigDict": _as_config,
 }  # fmt: skip

@@ -18,6 +18,7 @@ else:
     import tomli as tomllib
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+WITH_PYTHON = (*SUFFIXES, ".py")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _MOST_DEPTH = 8
 _REPORTS = ({"version", "coverage", "files"}, {"version", "runs", "$schema"}, {"version", "findings"})
@@ -114,6 +115,13 @@ def _merge(into: dict[Any, Any], more: dict[Any, Any]) -> None:
             _merge(into[key], value)
         else:
             into[key] = value
+
+
+def over(base: dict[Any, Any], more: dict[Any, Any]) -> dict[Any, Any]:
+    """One configuration with what another one has instead."""
+    made = dict(base)
+    _merge(made, more)
+    return made
 
 
 def interpolated(data: dict[Any, Any]) -> dict[Any, Any]:

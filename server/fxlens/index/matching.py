@@ -3,6 +3,7 @@ has the attributes which its ``__init__`` reads."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 
 from . import configs, documents, needs
@@ -154,15 +155,21 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
 
 
 def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:
-    """The configuration files that name most of what is needed, the nearest first, and the tables within them."""
-    left, names = _MOST_FILES, set(needs.names(needed))
-    for path in machine.workspace.configurations(near, documents.SUFFIXES)[:_MOST_READ]:
+    """The configuration files that name most of what is needed, the nearest first and of those in a folder the one with
+    the smallest numbers, and the tables within them."""
+    names = set(needs.names(needed))
+    naming: dict[str, int] = {}
+    for path in machine.workspace.configurations(near, documents.WITH_PYTHON)[:_MOST_READ]:
         text = machine.workspace.raw(path) or ""
-        if not left or sum(name in text for name in names) < _LEAST * len(names):
-            continue
-        left -= 1
-        data = machine.workspace.configuration(path)
-        value = configs.described(machine, data, origin=path) if isinstance(data, dict) else None
+        if (known := sum(name in text for name in names)) >= _LEAST * len(names):
+            naming[path] = known
+    most = sorted(naming, key=lambda path: -naming[path])[:_MOST_FILES]
+    read = {path: machine.workspace.configuration(path) for path in naming if path in most}
+    found = [(path, data) for path, data in read.items() if isinstance(data, dict)]
+    folders = list(dict.fromkeys(os.path.dirname(path) for path, _ in found))
+    found.sort(key=lambda each: (folders.index(os.path.dirname(each[0])), configs.size(each[1], names)))
+    for path, data in found:
+        value = configs.described(machine, data, "config", path)
         if isinstance(value, Mapping):
             yield value, (path, 1)
             yield from ((inner, (path, 1)) for inner in _within(value))

@@ -207,6 +207,15 @@ def literal(value: Value) -> Any:
     raise Unknown
 
 
+def plain(value: Value) -> Any:
+    """What is known of it as plain data: names of a mapping that are not known are left out, other things are None."""
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items.items() if isinstance(each, (Const, Mapping, Sequence))}
+    if isinstance(value, Sequence):
+        return [plain(each) for each in value.items]
+    return value.value if isinstance(value, Const) else None
+
+
 def added(into: list[Value], more: list[Value] | None) -> bool:
     """Adds what is known, and says whether it is: of more items than any model is given none is added."""
     if more is None or len(into) + len(more) > MOST_TEXT:

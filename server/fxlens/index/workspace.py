@@ -13,10 +13,11 @@ from .facts import Facts
 from .machine import Names
 from .modules import Modules
 from .symbols import Symbol, Symbols
-from .values import Mapping, Value
+from .values import Mapping, Value, plain
 
 _MOST_TREES = 96
 _SECONDS = 1.0  # for one configuration file
+_LEAST_NAMES, _MOST_BASES = 3, 4  # of a configuration in Python
 _PLAIN_DECORATORS = {
     "property", "staticmethod", "classmethod", "dataclass", "abstractmethod", "no_grad", "wraps", "lru_cache", "cache",
     "cached_property", "setter", "fixture", "parametrize", "overload", "contextmanager", "script", "compile", "jit",
@@ -27,7 +28,7 @@ _CONFIG_FOLDERS = ("conf", "config", "configs", "cfg", "cfgs", "options", "optio
 _NO_CONFIGURATION = {
     "package.json", "package-lock.json", "tsconfig.json", "mkdocs.yml", "environment.yml", "environment.yaml",
     "pyproject.toml", "docker-compose.yml", "codecov.yml", "cog.yaml", "action.yml", "fxlens.toml",
-    "fxlens.examples.toml", "tokenizer.json", "vocab.json", "special_tokens_map.json",
+    "fxlens.examples.toml", "tokenizer.json", "vocab.json", "special_tokens_map.json", "__init__.py", "setup.py",
 }  # fmt: skip
 
 
@@ -87,6 +88,7 @@ class Workspace:
                 self.modules.add(path)
             for name, where in self._indexed(facts):
                 where.setdefault(name, set()).add(path)
+        self._set_configuration(path, facts is not None and _sets_names(path, facts))
         shape = old is None or facts is None or old.shape() != facts.shape()
         self.symbols.forget(path, shape)
         self._trees.pop(path, None)
@@ -108,11 +110,14 @@ class Workspace:
             self._typed[path] = bounded.within(_SECONDS, lambda: configured.names_in(text), set())
             for name in self._typed[path]:
                 self._by_type.setdefault(name, set()).add(path)
+        self._set_configuration(path, exists)
+        self._names = {key: each for key, each in self._names.items() if path not in each[1]}
+
+    def _set_configuration(self, path: str, exists: bool) -> None:
         if exists != (path in self.configuration_files):
             (self.configuration_files.add if exists else self.configuration_files.discard)(path)
             self._near.clear()
         self._data.pop(path, None)
-        self._names = {key: each for key, each in self._names.items() if path not in each[1]}
 
     def _indexed(self, facts: Facts | None) -> Iterator[tuple[str, dict[str, set[str]]]]:
         if facts is not None:
@@ -315,12 +320,25 @@ class Workspace:
         path = os.path.normpath(path)
         if path not in self.configuration_files:
             return None
+        if path.endswith(".py"):
+            return self._set_in(path)
         if path not in self._data:
             text = self.overlays.get(path) or files.read(path)
             self._data[path] = None
             if text is not None:
                 self._data[path] = bounded.within(_SECONDS, lambda: documents.parse(path, text), None)
         return self._data[path]
+
+    def _set_in(self, path: str, further: int = _MOST_BASES) -> dict[str, Any]:
+        """What the names of a configuration in Python are, with those of the files that ``_base_`` names."""
+        names = self.base_names(path)[0]
+        data = plain(Mapping({name: each for name, each in names.items() if isinstance(each, Value)}))
+        bases = data.pop("_base_", None)
+        for base in reversed([bases] if isinstance(bases, str) else bases or ()):
+            place = os.path.normpath(os.path.join(os.path.dirname(path), str(base)))
+            if further and place in self.configuration_files and place.endswith(".py"):
+                data = documents.over(self._set_in(place, further - 1), data)
+        return data
 
     def label(self, path: str) -> str:
         """How a file is named to the user."""
@@ -362,6 +380,12 @@ def distance(one: str, other: str) -> int:
             break
         common += 1
     return len(a) + len(b) - 2 * common
+
+
+def _sets_names(path: str, facts: Facts) -> bool:
+    """Whether a Python file does little but give names values, as a configuration does."""
+    only = not facts.classes and len(facts.scopes) == 1 and len(facts.assigned) >= _LEAST_NAMES
+    return only and path.endswith(".py") and os.path.basename(path) not in _NO_CONFIGURATION
 
 
 def _rank(path: str, root: str) -> tuple[bool]:

@@ -22,7 +22,7 @@ from typing import Any
 from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed, fallbacks, network, tokenizers
+from . import alone, assumed, fallbacks, hub, network, tokenizers
 from .assume import sandbox
 from .errors import brief
 from .scope import class_named, scope
@@ -301,6 +301,8 @@ def _without_all(code: Any, namespace: ModuleType, real: bool, lacking: list[Exc
 def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:
     """In what a construction that raised this works without what this machine has not: weights, a device, a process
     group, a tokenizer's file, a package that the code goes on without; None where it lacks none of these."""
+    if hub.is_about(error):
+        return _or_raise(error, hub.without())
     if network.is_about(error) or _fetches_weights(error):
         return sandbox.without_weights()  # the graph of a model does not depend on its weights
     if alone.is_about(error):

@@ -28,6 +28,7 @@ _MISSING = (
     *alone.ABOUT,
 )
 """What failures say that lie in the machine and not in the code."""
+_OWN_INPUTS = ("assumed", "inferred")
 _DEVICE = re.compile(r"\bmeta\b|same device|expected device")
 
 
@@ -190,6 +191,8 @@ def _trace(
         doing = "tracing it"
         job.step("trace", target)
         report, inputs = _diagnose(job, namespace, work, made, parts, inputs, guess, infer=not findings)
+        of_user = inputs is not None and inputs.values is not None and inputs.source.source not in _OWN_INPUTS
+        guess.own_inputs = not findings and not of_user
         guess.fails = (
             not findings and inputs is None and made.source.source not in ("comment", "config", "recorded", "instance")
         )
@@ -224,7 +227,8 @@ class _Guess:
     """What was assumed of a model: a finding that may depend on it is a warning at most, and says so.
 
     ``sure`` are the findings that hold whatever the inputs are, None where there are no such; ``searched``: nobody says
-    how it is constructed; ``fails``: so does its forward, on all inputs that were tried, as it is constructed here.
+    how it is constructed; ``fails``: so does its forward, on all inputs that were tried, as it is constructed here;
+    ``own_inputs``: nobody says what it is called with.
     """
 
     name: str
@@ -235,13 +239,16 @@ class _Guess:
     names_missing: bool = False
     searched: bool = False
     fails: bool = False
+    own_inputs: bool = False
 
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
-        if finding["code"] == "FX199" and (
+        if finding["code"] in ("FX190", "FX199") and (
             any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
+        if finding["code"] == "FX303" and self.own_inputs:
+            return record.graded(finding, "info")  # nor with what the user wrote
         own = f"AttributeError: '{self.name.rpartition('.')[2]}' object has no attribute"
         mistake = finding["code"] != "FX199" or any(each in finding["message"] for each in (*_MISTAKES, own))
         if not mistake and not self.construct and (self.searched or self.fails):
@@ -352,7 +359,7 @@ def _diagnose(
     inferred = example_inputs.infer(namespace, made, inputs, first.graph, work.like, searching)
     if inferred is inputs or inferred is None:
         return first, inputs
-    if inferred.source.source in ("assumed", "inferred"):
+    if inferred.source.source in _OWN_INPUTS:
         guess.inputs = inferred.source.text
         guess.sure = {_identity(render.finding(each, work.target.name)) for each in first.findings}
     return report(inferred), inferred

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import linecache
 import os
@@ -67,13 +68,15 @@ def pass_over(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
     """Whether the import of ``path`` may get further now: with the module of a folder above that one of the same name
-    hid, with what a module had in an earlier version, with a placeholder for a name that it does not have, or for an
-    installed module that lacks something, with a submodule that a missing package would have imported, without the
-    statement of another file that raised, or without the package's ``__init__``."""
+    hid, with what a module had in an earlier version, with a placeholder for a name that it does not have, after the
+    module that imports this one, too, with a placeholder for an installed module that lacks something, with a submodule
+    that a missing package would have imported, without the statement of another file that raised, or without the
+    package's ``__init__``."""
     return (
         _elsewhere(error, finder, replaced)
         or _former(error)
         or _name(error, finder, placeholders, replaced)
+        or _circle(error, finder)
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
         or _generated(error, finder, placeholders, path, replaced)
@@ -143,6 +146,20 @@ def _name(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFind
     elif missing["name"] not in left_out:
         replaced.names.append(full)
     return True
+
+
+def _circle(error: Exception, finder: OverlayFinder) -> bool:
+    """Of two modules that import each other, often only one may come first: the one that a program imports first."""
+    if not isinstance(error, ImportError) or "partially initialized module" not in text_of(error):
+        return False
+    for _, _, name in reversed(_at_module_level(error, finder, "")):
+        if name in finder.first:
+            continue
+        finder.first.add(name)
+        with contextlib.suppress(Exception, SystemExit):
+            importlib.import_module(name)
+            return True
+    return False
 
 
 def _module(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, replaced: Replaced) -> bool:

@@ -13,6 +13,7 @@ import importlib.abc
 import importlib.machinery
 import linecache
 import os
+import pkgutil
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -29,6 +30,11 @@ _FINDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "user_file.p
 _CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _KERNELS = ("triton", "tilelang", "cutlass", "cupy")
 """Packages whose decorators make something else of a function."""
+_USUAL = {
+    "np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "Variable": "torch.autograd.Variable",
+    **{name: name for name in ("torch", "copy", "functools", "json", "math", "os", "random", "re", "sys", "time")},
+}  # fmt: skip
+"""What files mean by these names that take all names of a module of theirs."""
 _active = False
 
 
@@ -65,7 +71,7 @@ class _Placeholder(abc.ABCMeta):
         own = cls.__dict__.get("stands_for")
         if own is None:
             return super().__call__(*args, **kwargs)
-        if not (_active or sandbox.importing(sys._getframe(1))) or stand_in_helpers.gives_options(own):
+        if not (_active or sandbox.importing(sys._getframe(1))) or stand_in_helpers.serves_imports(own):
             return stand_ins.called(own, args, kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]) and own.partition(".")[0] not in _KERNELS:
             # A decorator.
@@ -117,7 +123,10 @@ class PlaceholderModule(ModuleType):
         if name == "__version__":
             return "0.0.0"
         if name == "__all__":
-            return _wanted(sys._getframe(1))
+            wanted = _wanted(sys._getframe(1))
+            if not stand_ins.is_of_another_framework(self.__name__):
+                vars(self).update({each: _usual(each) for each in wanted if each in _USUAL})
+            return wanted
         if name.startswith("__"):
             raise AttributeError(name)
         found = placeholder(f"{self.__name__}.{name}")
@@ -156,6 +165,13 @@ def _wanted(frame: Any) -> list[str]:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             bound |= {(each.asname or each.name).partition(".")[0] for each in node.names}
     return sorted({node.id for node in names} - bound - frame.f_globals.keys())
+
+
+def _usual(name: str) -> Any:
+    try:
+        return pkgutil.resolve_name(_USUAL[name])
+    except (ImportError, AttributeError):
+        return placeholder(_USUAL[name])
 
 
 def replaced() -> dict[str, tuple[str, int]]:
@@ -213,16 +229,21 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         asking = _asking()
         if asking is None:
             return None
-        file, line, computed = asking
+        file, line, computed, of_list = asking
         inside = self.is_inside(file)
-        package = sys.modules.get(fullname.rpartition(".")[0])
+        owner, _, last = fullname.rpartition(".")
+        package = sys.modules.get(owner)
         of_placeholder = isinstance(package, PlaceholderModule)
+        own = any(map(self.is_inside, getattr(package, "__path__", ())))
         if not inside or (not of_placeholder and self._is_guarded(file, line)):
             return None
-        if computed and not of_placeholder and any(map(self.is_inside, getattr(package, "__path__", ()))):
+        if computed and not of_placeholder and own:
             return None  # the name is wrong, since all modules of this package are there
         if not of_placeholder:
             self.replaced.setdefault(fullname, (file, line))
+            if of_list and package is not None and not own:
+                setattr(package, last, placeholder(fullname))  # rather a class or a function than a module
+                return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: Any) -> Any:
@@ -298,11 +319,12 @@ def _ends(node: ast.stmt) -> bool:
     return isinstance(node, ast.Raise) or text.startswith(("sys.exit(", "exit(", "quit(", "os._exit("))
 
 
-def _asking() -> tuple[str, int, bool] | None:
-    """File and line of the import that is looking for a module, and whether it computes the name, as calls of
-    ``import_module`` do; None where it only asks whether there is one."""
+def _asking() -> tuple[str, int, bool, bool] | None:
+    """File and line of the import that is looking for a module, whether it computes the name, as calls of
+    ``import_module`` do, and whether the name is one that ``from package import name`` takes; None where it only asks
+    whether there is one."""
     frame: Any = sys._getframe(2)
-    computed = False
+    computed = of_list = False
     while frame is not None:
         file = frame.f_code.co_filename
         if file in _LOOKING:
@@ -311,7 +333,9 @@ def _asking() -> tuple[str, int, bool] | None:
             frame = frame.f_back
             continue
         if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
-            return None if "site-packages" in file or "dist-packages" in file else (file, frame.f_lineno, computed)
+            installed = "site-packages" in file or "dist-packages" in file
+            return None if installed else (file, frame.f_lineno, computed, of_list)
+        of_list = of_list or frame.f_code.co_name == "_handle_fromlist"
         computed = computed or os.path.dirname(file) == _IMPORTLIB
         frame = frame.f_back
     return None

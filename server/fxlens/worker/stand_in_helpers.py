@@ -1,5 +1,5 @@
 """What helpers do that many repositories take from packages that are not installed here: rounding of channel numbers,
-copying of attributes, coloured texts, logs, weights, options of the command line as a data class."""
+copying of attributes, coloured texts, logs, versions, weights, options of the command line as a data class."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from .scope import AttrDict
 
 _WEIGHTS = re.compile(r"load_(\w+_)?(checkpoint|state_dict)")
 _WEIGHTS_OR_MODEL = re.compile(r"load_(\w+_)?(weights|pretrained)")
+_VERSIONS = ("parse_version", "LooseVersion", "StrictVersion", "Version")
 _OMEGACONF = "omegaconf.OmegaConf"
 _OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "draccus.parse")
 
 
-def gives_options(name: str) -> bool:
-    """Whether a function of this dotted name makes options, which are needed while files are imported, too."""
+def serves_imports(name: str) -> bool:
+    """Whether a function of this dotted name makes options or a version, which are needed while files are imported,
+    too."""
     owner, _, last = name.rpartition(".")
-    return name in _OF_COMMAND_LINE or (owner == _OMEGACONF and last in _OF_OMEGACONF)
+    return name in _OF_COMMAND_LINE or last in _VERSIONS or (owner == _OMEGACONF and last in _OF_OMEGACONF)
 
 
 def function(name: str) -> Callable[..., Any] | None:
@@ -37,13 +39,16 @@ def function(name: str) -> Callable[..., Any] | None:
         return lambda kind=None, *_, config_class=None, **__: (kind or config_class)()
     if last == "get_init_args" and name.split(".")[0] in ("lightning", "pytorch_lightning"):
         return arguments_of
-    if name.startswith("ultralytics.") and last in ("initialize_weights", "model_info"):
-        return lambda *_, **__: None  # graphs depend on neither
+    if name.startswith("ultralytics.") and last == "model_info":
+        return lambda *_, **__: None
+    if last.startswith("check_"):
+        return lambda: True  # `assert check_argument_types()`
     if _WEIGHTS.fullmatch(last):
         return lambda *_, **__: sandbox.NoWeights()
     if _WEIGHTS_OR_MODEL.fullmatch(last):
         return _weights_for
     known: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(_VERSIONS, _version),
         "copy_attr": _copy_attributes, "colorstr": _last_text, "get_logger": _logger, "get_root_logger": _logger,
     }  # fmt: skip
     return known.get(last)
@@ -118,6 +123,11 @@ def arguments_of(frame: Any) -> dict[str, Any]:
     keywords = frame.f_code.co_varnames[len(names.args) : len(names.args) + frame.f_code.co_kwonlyargcount]
     given = {name: names.locals[name] for name in (*names.args[1:], *keywords)}
     return {**given, **(names.locals[names.keywords] if names.keywords else {})}
+
+
+def _version(text: Any, *_: Any) -> tuple[int, ...]:
+    """The numbers of a version, to be compared with those of another one."""
+    return tuple(map(int, re.findall(r"\d+", str(text))))
 
 
 def _logger(*_: Any, **__: Any) -> logging.Logger:

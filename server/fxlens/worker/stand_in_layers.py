@@ -18,7 +18,8 @@ _TABLE = re.compile(
 _OF_INITIALIZERS = re.compile(r"\.(weight_)?init(s|ializers?|ialization)?\.[a-z_]+$")
 """Functions of a module for nothing else, ``torch_geometric.nn.inits.glorot``."""
 _INITIALIZER = re.compile(
-    rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|init(ialize)?_weights?|weights?_init|c2_(msra|xavier)_fill"
+    rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|c2_(msra|xavier)_fill|"
+    r"(\w+_)?init(iali[sz]e)?_(\w+_)?(weights?|bias(es)?|param(eter)?s?)|(\w+_)?(weights?|bias|params?)_init(iali[sz]er)?"
 )
 _OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
 _NORMS = {

@@ -1,5 +1,5 @@
-"""What stands for functions of scipy, librosa and torchaudio that give constants of models of sound: windows, filters
-on the scale of mel, the matrix of a cosine transform."""
+"""What stands for functions of scipy, librosa and torchaudio that give constants of models: windows, filters on the
+scale of mel, the matrix of a cosine transform, polynomials."""
 
 from __future__ import annotations
 
@@ -52,6 +52,18 @@ def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
         return math.exp(beta(k + a, n - k + b) - beta(a, b) - math.log(n + 1) - beta(n - k + 1, k + 1))
 
     return np.vectorize(one)(k, n, a, b)
+
+
+def _polynomial(values: str) -> Callable[..., Any]:
+    """One of these, of a degree, at a place; the degree is a whole number."""
+
+    def function(n: Any, x: Any) -> Any:
+        from numpy import polynomial
+
+        module = polynomial.legendre if values == "legval" else polynomial.chebyshev
+        return getattr(module, values)(x, [0] * int(n) + [1])
+
+    return function
 
 
 def _hertz_to_mel(hertz: Any, htk: bool) -> Any:
@@ -130,7 +142,10 @@ def _tiny(x: Any) -> Any:
 
 
 _FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
-    "scipy": {"get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial},
+    "scipy": {
+        "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial,
+        "eval_legendre": _polynomial("legval"), "eval_chebyt": _polynomial("chebval"),
+    },
     "librosa": {"mel": _mel, "pad_center": _pad_center, "tiny": _tiny, "get_window": _window},
     "torchaudio": {"create_dct": _create_dct, "melscale_fbanks": _melscale_fbanks},
-}
+}  # fmt: skip

@@ -35,6 +35,7 @@ _ENTERING = ("BEFORE_WITH", "SETUP_WITH")
 """What a ``with`` statement begins with: from Python 3.11, and before."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
+_FETCHED = re.compile(r"(torch\.hub\.load|transformers\.\w+\.from_pretrained)\(")
 _SIZES = {
     "Linear": (("in_features", "input_size", "in_dim"), ("out_features", "output_size", "out_dim")),
     "Embedding": (("num_embeddings", "vocab_size"), ("embedding_dim", "embed_dim", "hidden_size")),
@@ -53,6 +54,8 @@ class BaseNotInstalled(AttributeError):
 
 def lacking(name: str) -> NotInstalled:
     """What using this dotted name raises."""
+    if _FETCHED.match(name):
+        return NotInstalled(f"nothing is fetched, and {name} is used here")
     package = name.partition(".")[0]
     if getattr(sys.modules.get(package), "__file__", None):
         return NotInstalled(f"the installed {package} has no {name}, which is used here")
@@ -90,7 +93,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if made is not None:
         return made
     if last[:1].isupper() or (_MAKES.match(last) and name.rpartition(".")[0].rpartition(".")[2][:1].isupper()):
-        return _unusable(name)
+        return unusable(name)
     if not any(map(_computes, [*args, *kwargs.values()])):
         frame = sys._getframe(2)
         following = instruction_after(frame.f_code, frame.f_lasti)
@@ -99,7 +102,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if following.startswith("FORMAT_"):  # part of a text
             return ""
         if _is_constructing(frame):
-            return contextlib.nullcontext() if following in _ENTERING else _unusable(f"{name}()")
+            return contextlib.nullcontext() if following in _ENTERING else unusable(f"{name}()")
     raise lacking(name)
 
 
@@ -123,6 +126,8 @@ def _computes(value: Any) -> bool:
 
     if isinstance(value, (tuple, set, frozenset)):
         return any(map(_computes, value))
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return False
     return hasattr(value, "__torch_function__") or isinstance(value, (torch.nn.Module, list, dict))
 
 
@@ -266,6 +271,8 @@ def _unusable_class() -> type:
             frame = sys._getframe(1)
             if _is_constructing(frame) and instruction_after(frame.f_code, frame.f_lasti) in _ENTERING:
                 return contextlib.nullcontext()
+            if _is_constructing(frame) and not any(map(_computes, [*args, *kwargs.values()])):
+                return Unusable(f"{self.stands_for}()")
             return super().__call__(*args, **kwargs)
 
     for each in _COMPUTING:
@@ -273,5 +280,6 @@ def _unusable_class() -> type:
     return Unusable
 
 
-def _unusable(name: str) -> Any:
+def unusable(name: str) -> Any:
+    """What may be a part of a model, and raises when it is used."""
     return _unusable_class()(name)

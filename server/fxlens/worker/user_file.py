@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions, imports, made_folders, main_block, obstacles, script_arguments
+from . import definitions, imports, made_folders, main_block, obstacles, script_arguments, shell_commands
 from .errors import text_of
 from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
@@ -89,6 +89,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         """Packages that go without their ``__init__``."""
         self.shortened: dict[str, set[str]] = {}
         """Files that go without the statements that raise, and the names that these bind; the rest is in `trees`."""
+        self.first: set[str] = set()
+        """Modules that were imported before the user's file, since the two import each other."""
         self.failing: dict[str, PlaceholderFinder] = {}
         """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
 
@@ -211,7 +213,8 @@ def load(
     packages, known = 0, frozenset(sys.modules)
     none_required = script_arguments.none_required(path)
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
-    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
+    none_started = shell_commands.none_started()
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, none_started, _keeping_modules():
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)

@@ -167,11 +167,7 @@ def statement_of(step: Step) -> ast.stmt | None:
 
 
 def function_body(function: FunctionNode) -> list[ast.stmt]:
-    return (
-        function.body
-        if isinstance(function.body, list)
-        else [ast.Expr(function.body, lineno=function.lineno, end_lineno=function.end_lineno)]
-    )
+    return function.body if isinstance(function.body, list) else [ast.copy_location(ast.Expr(function.body), function)]
 
 
 def _by_type(chains: list[Chain], step: Step, message: str) -> list[Chain]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from .. import alone, fallbacks, tokenizers
+from .. import alone, fallbacks, hub, tokenizers
 from ..errors import text_of
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
@@ -193,6 +193,8 @@ def _without(error: BaseException) -> contextlib.AbstractContextManager[None] | 
     """In what a constructor works without that which it has not, by what it raised."""
     if (loader := sandbox.loading(error)) is not None:
         return sandbox.without_loading(loader)
+    if hub.is_about(error):
+        return hub.without()
     if alone.is_about(error):
         return alone.alone(error)
     if (tokenizer := tokenizers.behind(error)) is not None:

@@ -99,6 +99,7 @@ class Feeding(Options):
         told = doc_kind(self.text, slot.name)
         vote(told, 8.0, "comment")
         seen: dict[str, int] = {}
+        compared: list[Any] = []
         for place in slot.view.places:
             far = slot.view.distance[id(place)]
             if far and place.annotation is not NOTHING:
@@ -117,7 +118,8 @@ class Feeding(Options):
                     vote(*_SAYS_OTHER[use], "use")
                 elif use == "attribute":
                     vote("tensor" if detail in _TENSOR_ATTRIBUTES else "config", 3.0 if seen[use] < 4 else 0.3, "use")
-                elif use == "compare":
+                elif use == "compare" and detail not in compared:
+                    compared.append(detail)  # each of several layers may make it
                     vote(
                         {str: "str", bool: "bool", int: "int"}.get(type(detail), ""),
                         6.0 if isinstance(detail, str) else 1.5,

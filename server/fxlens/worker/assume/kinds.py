@@ -13,7 +13,7 @@ _WEIGHTS = {
     "star": ("list", 4.0), "same_length": ("list", 3.0), "int": ("int", 5.0), "number": ("number", 3.0),
     "arithmetic": ("number", 2.0), "order": ("number", 2.0), "string": ("str", 5.0), "format": ("str", 1.0),
     "name_in": ("str", 6.0), "module": ("module", 5.0), "tensor": ("tensor", 2.0), "truth": ("bool", 0.7),
-    "invert": ("bool", 1.0), "argument": ("number", 0.3),
+    "invert": ("bool", 1.0), "argument": ("number", 0.3), "row": ("list", 6.0),
 }  # fmt: skip
 _OF_CONSTANT = {bool: ("bool", 3.0), int: ("int", 3.0), str: ("str", 6.0), float: ("float", 3.0)}
 _OF_TYPE = {

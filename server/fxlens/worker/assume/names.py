@@ -214,15 +214,17 @@ STRINGS = {
     "act": ("'relu'", "'gelu'", "'silu'", "'leaky_relu'", "'tanh'"),
     "norm": ("'batch'", "'layer'", "'instance'", "'bn'", "'group'", "'LN'", "'batch_norm'"),
     "padding_mode": ("'zeros'", "'reflect'"),
-    "mode": ("'bilinear'", "'nearest'"),
+    "mode(?!l)": ("'bilinear'", "'nearest'"),
     "freq": ("'h'",),
     "init": ("'xavier'", "'normal'", "'kaiming'"),
     "pool": ("'max'", "'avg'", "'cls'", "'mean'"),
     "dataset": ("'imagenet'", "'cifar10'"),
     "loss": ("'l1'", "'mse'"),
     "reduction": ("'mean'", "'none'"),
+    "target": ("'torch.nn.Identity'",),
+    "class_path": ("'torch.nn.Identity'",),
 }
-"""Texts that parameters of these names usually take where the code compares them with nothing."""
+"""Texts that parameters with such a word in their name usually take where the code compares them with nothing."""
 
 
 def is_image_size(name: str) -> bool:
@@ -254,7 +256,7 @@ def strings(name: str) -> tuple[str, ...]:
     name = snake(name)
     found: list[str] = []
     for part, values in STRINGS.items():
-        if part in name:
+        if re.search(rf"(?<![a-z]){part}", name):
             found += values
     return tuple(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .places import Place
+from .places import NOTHING, Place
 from .values import Known, Sequence, Shape
 
 _OPERATORS = {
@@ -40,11 +40,12 @@ def truth(value: Any) -> None:
 
 def compared(left: Any, operator: ast.cmpop, right: Any) -> None:
     if isinstance(operator, (ast.In, ast.NotIn)):
-        choices = [each.value for each in right.items if isinstance(each, Known)] if isinstance(right, Sequence) else ()
+        choices = [*map(_constant, right.items)] if isinstance(right, Sequence) else []
         if isinstance(right, Known) and isinstance(right.value, (list, tuple, set, frozenset, dict, range)):
             choices = list(right.value)[:50]
         for choice in choices:
-            compared_with(left, choice)
+            if choice is not NOTHING:
+                compared_with(left, choice)
         if isinstance(right, Place) and isinstance(left, Known) and isinstance(left.value, str):
             right.use("contains", left.value)
         elif isinstance(right, Place):
@@ -66,9 +67,17 @@ def compared(left: Any, operator: ast.cmpop, right: Any) -> None:
             one.use("order")
 
 
+def _constant(value: Any) -> Any:
+    """The constant that a value is, or a list of constants; NOTHING where it is neither."""
+    if isinstance(value, Sequence) and all(isinstance(each, Known) for each in value.items):
+        return [each.value for each in value.items]
+    return value.value if isinstance(value, Known) else NOTHING
+
+
 def compared_with(value: Any, constant: Any) -> None:
     if isinstance(value, Place):
-        value.use("compare", constant)
+        is_row = isinstance(constant, list)
+        value.use("row" if is_row else "compare", repr(constant) if is_row else constant)
 
 
 def as_number(value: Any, kind: str) -> None:

@@ -215,7 +215,7 @@ class Options:
         if numbers and slot.view.part("item").has("unpack", "iterate"):  # `for x, y in sizes`
             notes, fixed = [NOTHING], None
         length = fixed or self._length(slot)
-        found = []
+        found = [Option("hint", how, row) for row in slot.view.details("row")]  # `assert sizes in [[1, 2], [3]]`
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
             kind = "tuple"
         # Lists of lists of lists would be very many.

@@ -40,6 +40,10 @@ PATIENCE = 5.0
 """How much longer than on a processor a trial may take: what sleeps ends, too."""
 
 
+MEMORY = 4 << 30
+"""Bytes that a trial may take, a quarter of the machine at most: its sizes may come from anything."""
+
+
 class OutOfTime(BaseException):
     """A trial took longer than it may."""
 
@@ -58,7 +62,7 @@ def unhindered() -> float:
 @contextlib.contextmanager
 def trial(seconds: float) -> Iterator[None]:
     """Raises OutOfTime after so many seconds of the process, or `PATIENCE` times as many of the clock without the time
-    of waiting for a processor, where the system has timers (not on Windows)."""
+    of waiting for a processor, where the system has timers (not on Windows).  What takes more than `MEMORY` raises."""
     import torch
 
     random_state = random.getstate()
@@ -66,9 +70,11 @@ def trial(seconds: float) -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    quiet = contextlib.redirect_stdout(io.StringIO())
+    contexts = (without_weights(), _guarded(), _bounded(), _timer(seconds), scripting_anew())
     try:
-        with warnings.catch_warnings(), quiet, without_weights(), _guarded(), _timer(seconds), scripting_anew():
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context)
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -171,7 +177,9 @@ def without_weights() -> Iterator[None]:
         torch.hub._hub_dir = folder
 
 
-_LOADING = re.compile(r"_?load_(\w+_)?(pretrained|weights?|checkpoint|state_dict)(_\w+)?")
+_LOADING = re.compile(
+    r"_?load_(\w+_)?(pretrained|weights?|ckpt|checkpoint|state_dict)(_\w+)?|init_from_(ckpt|checkpoint)"
+)
 
 
 _OF_THE_CODE = (AttributeError, NameError, TypeError, SyntaxError)
@@ -179,19 +187,27 @@ _NOTHING = re.compile(rf"\b(NoneType|{NoWeights.__name__})\b")
 
 
 def loading(error: BaseException | None) -> FunctionType | None:
-    """The function that loads weights, by its name, in which this was raised for lack of them; None for a mistake of
-    its code, and where something uses what it gives, which may be a model."""
+    """The function or method that loads weights, by its name, in which this was raised for lack of them; None for a
+    mistake of its code, and where something uses what it gives, which may be a model."""
     if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(text_of(error)):
         return None  # a path that is None, and what stands for weights, are no mistakes
     caller, at = None, error.__traceback__ if error is not None else None
     while at is not None:
-        code = at.tb_frame.f_code
-        found = at.tb_frame.f_globals.get(code.co_name) if _LOADING.fullmatch(code.co_name) else None
-        if isinstance(found, FunctionType) and found.__code__ is code and found.__closure__ is None:
+        found = _running(at.tb_frame) if _LOADING.fullmatch(at.tb_frame.f_code.co_name) else None
+        if found is not None and found.__closure__ is None:
             used = caller is None or instruction_after(caller.tb_frame.f_code, caller.tb_lasti) != "POP_TOP"
             return None if used else found
         caller, at = at, at.tb_next
     return None
+
+
+def _running(frame: Any) -> FunctionType | None:
+    """The function whose code a frame runs: one of the module, or a method of its first argument."""
+    code = frame.f_code
+    owner = type(frame.f_locals.get(code.co_varnames[0])) if code.co_argcount else object
+    places = (frame.f_globals, *(vars(each) for each in owner.__mro__))
+    found = (place.get(code.co_name) for place in places)
+    return next((each for each in found if isinstance(each, FunctionType) and each.__code__ is code), None)
 
 
 @contextlib.contextmanager
@@ -268,6 +284,27 @@ def _harmless(path: Any) -> bool:
 
 def _temporary() -> tuple[str, ...]:
     return tuple(os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)) or ("/tmp", "/var/tmp")
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Where the system counts what a process has allocated (on Linux), too large an allocation fails: without that,
+    the whole job would end."""
+    try:
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as counts:
+            taken = int(counts.read().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = taken + min(MEMORY, os.sysconf("SC_PHYS_PAGES") * resource.getpagesize() // 4)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if soft == resource.RLIM_INFINITY else min(soft, most), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 @contextlib.contextmanager
