@@ -8,14 +8,25 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fxlib.diagnosis import lazy_layers
-from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, take_weights, variants
+from fxlib.diagnosis.fixes.compare import (
+    EXTREME,
+    STEEP,
+    TRIAL,
+    Outcome,
+    agree,
+    run,
+    seed_all,
+    take_weights,
+    variants,
+)
 from fxlib.diagnosis.fixes.filling import repeated_draws
-from fxlib.diagnosis.fixes.resize import Resize, another_size
+from fxlib.diagnosis.fixes.resize import Resize, another_size, small_enough
 from fxlib.diagnosis.fixes.switching import Switch
 from fxlib.ir.modules import copy_of
 
@@ -43,13 +54,24 @@ class Example:
         inputs: the arguments of forward as written in a call; None where unknown.
         seconds: how long to go on trying further inputs, for each text; time of the processor.
         lacking: in what to make the module where making it raises; None where that is the error of the code.
+        assumed: the inputs are nobody's: where eager takes long with them, smaller ones take their place.
     """
 
-    def __init__(self, construct: str, inputs: str | None, seconds: float, lacking: Lacking = nothing) -> None:
+    def __init__(
+        self,
+        construct: str,
+        inputs: str | None,
+        seconds: float,
+        lacking: Lacking = nothing,
+        assumed: bool = False,
+    ) -> None:
         self.construct = construct
         self.inputs = inputs
         self.seconds = seconds
         self.lacking = lacking
+        self.assumed = assumed
+        self._small: Resize | None = None
+        self._trial: Outcome | None = None
         self._resize: Resize | None = None
         self._smaller = False
         self.differentiable = False
@@ -106,6 +128,8 @@ class Example:
         such as running means, depends on their number; but none after one that gives something else. ``weights`` are
         those of the model.
         """
+        if like is None and self.assumed:
+            self._small = self._small_enough(model, *self._given(namespace, 0, concrete))
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
         end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
@@ -122,7 +146,13 @@ class Example:
             model.train(training)
             name = f"{name}, {'train' if training else 'eval'}"
             steep = self.differentiable and not training and name.startswith(STEEP)
-            outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
+            if index or not self._smaller:
+                outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
+            elif like is None and self._trial is not None:
+                outcomes.append(replace(self._trial, name=name))
+            else:
+                # On a copy, as where the size was looked for: what the model remembers is compared in the end.
+                outcomes.append(run(copy_of(model, sharing=True), args, kwargs, name, False))
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
         model.train(mode)
@@ -165,16 +195,29 @@ class Example:
         works = run(trial, args, kwargs, "with gradients", True, True).error is None
         return works and time.thread_time() - start < _CHEAP
 
-    def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+    def _small_enough(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model, sharing=True).eval()
+
+        def taken(args: tuple, kwargs: dict[str, Any]) -> float | None:
+            start = time.thread_time()
+            error = run(trial, args, kwargs, TRIAL, False).error
+            return time.thread_time() - start if error is None else math.inf if error == "TimeoutError" else None
+
+        return small_enough(args, kwargs, taken, _SLOW)
+
+    def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+        trial, self._trial = copy_of(model, sharing=True).eval(), None
         taken, end = 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
             nonlocal taken
             start = time.thread_time()
-            works = start < end and run(trial, args, kwargs, "another size", False).error is None
+            if start > end:
+                return False
+            outcome = run(trial, args, kwargs, "another size", False)
             taken = time.thread_time() - start
-            return works
+            self._trial = self._trial or outcome
+            return outcome.error is None
 
         def slow() -> bool:
             return taken > _SLOW
@@ -194,7 +237,8 @@ class Example:
         assert given is not None
         args, kwargs = given
         kwargs.pop("concrete_args", None)
-        return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+        kwargs = {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+        return (args, kwargs) if self._small is None else self._small((args, kwargs))
 
 
 def positional(model: torch.nn.Module, given: Given, concrete: dict[str, Any]) -> Any:

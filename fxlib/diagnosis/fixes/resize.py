@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 from fxlib.ir.leaves import map_tensors, tensors_in
 
-__all__ = ["Resize", "another_size", "shapes_of"]
+__all__ = ["Resize", "another_size", "shapes_of", "small_enough"]
 
 _MOST = 4
 _LARGE = 8
@@ -57,6 +58,29 @@ def another_size(
             if not (smaller and more and slow()):
                 break
     return accepted
+
+
+def small_enough(
+    args: tuple, kwargs: dict[str, Any], taken: Callable[[tuple, dict[str, Any]], float | None], slow: float
+) -> Resize | None:
+    """How example inputs shrink until forward takes no longer than ``slow``; None where they are to stay as they are.
+
+    ``taken`` gives the seconds that forward takes with arguments: infinity where it was stopped, None where it raises.
+    Sizes that are equal change together; the batch stays. Where nothing is quick, it is the last that came to its end.
+    """
+    inner = Counter(size for tensor in tensors_in(args, kwargs) for size in tensor.shape[1:] if size > 1)
+    sizes: dict[int, int] = {}
+    accepted: dict[int, int] = {}
+    seconds = taken(args, kwargs)
+    for size, _ in inner.most_common()[:_MOST]:
+        while seconds is not None and seconds > slow and (now := sizes.get(size, size)) >= _LARGE and now % 2 == 0:
+            smaller = {**sizes, size: now // 2}
+            found = taken(*_resizing(None, smaller)((args, kwargs)))
+            if found is None:
+                break
+            seconds, sizes = found, smaller
+            accepted = accepted if math.isinf(found) else smaller
+    return _resizing(None, accepted) if accepted else None
 
 
 def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:
