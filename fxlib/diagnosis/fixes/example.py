@@ -73,7 +73,7 @@ class Example:
         self._small: Resize | None = None
         self._trial: Outcome | None = None
         self._resize: Resize | None = None
-        self._smaller = False
+        self._slow = self._smaller = False
         self.differentiable = False
 
     def made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
@@ -121,13 +121,15 @@ class Example:
         """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
         inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
 
-        The example comes first, then another size, then the others while time is left. Where the example is slow, the
-        other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
-        the example in train mode comes last. The second text
-        gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
-        such as running means, depends on their number; but none after one that gives something else. ``weights`` are
-        those of the model.
+        The example comes first, then another size, then the others while time is left. Where the example is slow, it is
+        a smaller one if the inputs are assumed, and the other size is smaller still: then train mode and gradients are
+        those at that size, like the other variants, and the example in train mode comes last. The second text gets as
+        many runs as the first (``like`` their outcomes, None for the first), since what a module remembers, such as
+        running means, depends on their number; but none after one that gives something else. ``weights`` are those of
+        the model.
         """
+        if like is None:
+            self._small = self._trial = None
         if like is None and self.assumed:
             self._small = self._small_enough(model, *self._given(namespace, 0, concrete))
         outcomes: list[Outcome] = []
@@ -136,7 +138,7 @@ class Example:
         mode = model.training
         if like is None:
             self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
-            self.differentiable = not self._smaller and self._has_gradients(model, *self._given(namespace, 0, concrete))
+            self.differentiable = not self._slow and self._has_gradients(model, *self._given(namespace, 0, concrete))
             take_weights(model, weights)  # the trials share its parameters
         least = 2 if self._resize is None else 4 if self._smaller else 3
         named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
@@ -153,6 +155,7 @@ class Example:
             else:
                 # On a copy, as where the size was looked for: what the model remembers is compared in the end.
                 outcomes.append(run(copy_of(model, sharing=True), args, kwargs, name, False))
+                take_weights(model, weights)
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
         model.train(mode)
@@ -196,17 +199,25 @@ class Example:
         return works and time.thread_time() - start < _CHEAP
 
     def _small_enough(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+        """How the inputs shrink where eager takes long with them. Where it is quick, that was its first trial."""
         trial = copy_of(model, sharing=True).eval()
 
         def taken(args: tuple, kwargs: dict[str, Any]) -> float | None:
             start = time.thread_time()
-            error = run(trial, args, kwargs, TRIAL, False).error
-            return time.thread_time() - start if error is None else math.inf if error == "TimeoutError" else None
+            outcome = run(trial, args, kwargs, TRIAL, False)
+            seconds = time.thread_time() - start
+            if outcome.error is not None:
+                return math.inf if outcome.error == "TimeoutError" else None
+            if not tried and seconds <= _SLOW:
+                self._trial = outcome
+            tried.append(seconds)
+            return seconds
 
+        tried: list[float] = []
         return small_enough(args, kwargs, taken, _SLOW)
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
-        trial, self._trial = copy_of(model, sharing=True).eval(), None
+        trial = copy_of(model, sharing=True).eval()
         taken, end = 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
@@ -222,14 +233,17 @@ class Example:
         def slow() -> bool:
             return taken > _SLOW
 
-        if not runs(args, kwargs):
+        if self._trial is None and not runs(args, kwargs):
             return None
         # To find a smaller size pays off where the example takes long.
         end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.
-        smaller = slow()
+        self._slow = slow()
+        smaller = self._slow or self._small is not None
         found = another_size(args, kwargs, runs, smaller, slow)
         self._smaller = smaller and found is not None
+        if found is None and self._small is not None:
+            found = another_size(args, kwargs, runs, False, slow)
         return found
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:

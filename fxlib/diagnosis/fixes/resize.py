@@ -31,8 +31,8 @@ def another_size(
     """How the example inputs can grow so that forward still takes them, None where it takes no other size.
 
     Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result,
-    and ``slow`` whether that took long. With ``smaller`` large sizes shrink, as long as it does, and then the batch
-    grows where one has shrunk.
+    and ``slow`` whether that took long: then the batch and one more are enough. With ``smaller`` large sizes shrink, as
+    long as it does, and then the batch grows where one has shrunk.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -46,7 +46,7 @@ def another_size(
     doubles = [{size: 2 * size} for size, _ in inner.most_common()]
     inside = [(None, each) for each in (halves if smaller else doubles)[:_MOST]]
     for larger, more in [*inside, (batch, {})] if smaller else [(batch, {}), *inside]:
-        if smaller and larger and not sizes:
+        if (smaller and larger and not sizes) or (not smaller and sizes and slow()):
             break
         while True:
             wanted = (larger or first, {**sizes, **more})

@@ -472,7 +472,7 @@ class Checker:
             checker = self._others[other]
             if checker is None:
                 options: dict[str, Any] = {"read": self.read, "load": self.load, "seconds": _OTHERS}
-                options |= {"names": self.names, "lacking": self.example.lacking}
+                options |= {"names": self.names, "lacking": self.example.lacking, "assumed": other.assumed}
                 checker = self._others[other] = Checker(self.path, other.construct, other.inputs, **options)
             reason = checker.differs(fix)
             if reason is not None:
