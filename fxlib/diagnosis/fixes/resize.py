@@ -16,6 +16,8 @@ __all__ = ["Resize", "another_size", "shapes_of", "small_enough"]
 _MOST = 4
 _LARGE = 8
 """From this size on, half of it is tried where a model is slow: of a sequence or an image."""
+_SMALL = 4
+"""The same where no inputs are given, and a model is slow with whatever was assumed."""
 
 Resize = Callable[[Any], Any]
 """Arguments to arguments of another size."""
@@ -73,7 +75,7 @@ def small_enough(
     accepted: dict[int, int] = {}
     seconds = taken(args, kwargs)
     for size, _ in inner.most_common()[:_MOST]:
-        while seconds is not None and seconds > slow and (now := sizes.get(size, size)) >= _LARGE and now % 2 == 0:
+        while seconds is not None and seconds > slow and (now := sizes.get(size, size)) >= _SMALL and now % 2 == 0:
             smaller = {**sizes, size: now // 2}
             found = taken(*_resizing(None, smaller)((args, kwargs)))
             if found is None:
