@@ -233,8 +233,11 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
 
   test('exports the drawing as it looks', async () => {
     const exported = async format => {
-      await page.locator('#export').selectOption(format);
-      return until(format, async () => { const message = await last('export'); return message?.format === format && message.data; });
+      await page.locator('#export').focus();
+      await page.keyboard.press('Enter');
+      await until('the question for the kind of file', () => last('export'));
+      await graph.post({ type: 'export', format });
+      return until(format, async () => { const message = await last('exported'); return message?.format === format && message.data; });
     };
     await show(view({ count: 2 }));
     await page.locator('#search').fill('relu');
@@ -370,7 +373,12 @@ test('a choice on the page of results can be taken back after a run that failed'
     const engine = page.locator('#choice-engine');
     const choices = [{ name: 'engine', label: 'Engine', value: 'onnxruntime', options: [['onnxruntime', 'ONNX Runtime'], ['openvino', 'OpenVINO']] }];
     await results.post({ type: 'sheet', sheet: { title: 'Stages', facts: [], plot: null, tables: [], log: '', choices } });
-    await engine.selectOption('openvino');
+    await engine.focus();
+    await page.keyboard.press('ArrowDown');
+    assert.deepEqual((await results.sent()).filter(message => message.type === 'choose'), [], 'an arrow on the closed list starts nothing');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await until('the choice', async () => (await engine.inputValue()) === 'openvino');
     await results.post({ type: 'running', title: 'Stages', text: 'convert', percent: 60 });
     await engine.waitFor({ state: 'hidden' });
     await results.post({ type: 'failed', title: 'Stages', reason: 'Cancelled.' });

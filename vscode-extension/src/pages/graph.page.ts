@@ -1,6 +1,6 @@
 /** The page of the graph. It knows its host by messages only, so it runs in a plain browser too. */
 import './graph/graph.css';
-import { type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
+import { type ExportFormat, type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
 import { Drawing } from './graph/drawing';
 import { exportGraph } from './graph/export';
 import { COLOURS, type Heat, type Measure, type Ranges, amount, heat, isFinite, measures, share, written } from './graph/heat';
@@ -183,8 +183,15 @@ window.addEventListener('message', event => {
     case 'pinned':
       element('pin').setAttribute('aria-pressed', String(message.pinned));
       break;
+    case 'export':
+      void exportAs(message.format);
+      break;
   }
 });
+
+async function exportAs(format: ExportFormat): Promise<void> {
+  if (drawing) send({ type: 'exported', format, data: await exportGraph(drawing, format) });
+}
 
 function showEmpty(reason: string): void {
   drawing = undefined;
@@ -234,12 +241,7 @@ search.addEventListener('keydown', event => {
     drawing?.svg.querySelector<SVGElement>('[tabindex="0"]')?.focus({ preventScroll: true });
   }
 });
-element<HTMLSelectElement>('export').addEventListener('change', async event => {
-  const select = event.target as HTMLSelectElement;
-  const format = select.value as 'svg' | 'png' | 'dot' | 'json';
-  select.value = '';
-  if (drawing && format) send({ type: 'export', format, data: await exportGraph(drawing, format) });
-});
+element('export').addEventListener('click', () => send({ type: 'export' }));
 document.addEventListener('keydown', event => {
   if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
   const keys: Record<string, () => void> = { '+': actions.in, '=': actions.in, '-': actions.out, '0': actions.fit, '/': () => search.focus() };

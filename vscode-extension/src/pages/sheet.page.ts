@@ -48,6 +48,12 @@ function choice({ name, label, value, options }: Choice): HTMLElement {
   }
   box.value = value;
   box.addEventListener('change', () => send({ type: 'choose', name, value: box.value }));
+  // A closed list changes with each press of an arrow, and each change is a job: the arrows open it, Enter chooses.
+  box.addEventListener('keydown', event => {
+    if (!event.key.startsWith('Arrow')) return;
+    event.preventDefault();
+    box.showPicker();
+  });
   const whole = made('label', label);
   whole.append(box);
   return whole;

@@ -61,7 +61,11 @@ export interface GraphView {
 }
 
 export type Direction = 'TB' | 'LR';
-export type ExportFormat = 'svg' | 'png' | 'dot' | 'json';
+/** The files that a drawing can be saved as: what a user chooses by, and what each is for. */
+export const EXPORTS = {
+  svg: 'the drawing, to scale without loss', png: 'the drawing as an image', dot: 'the graph, for Graphviz', json: 'the nodes with all that is known of them',
+} as const;
+export type ExportFormat = keyof typeof EXPORTS;
 
 /** What the user can choose about the drawing; a missing key leaves it as it is, `expanded: null` lets the server choose. */
 export interface Options {
@@ -77,7 +81,8 @@ export type ToPage =
   | { type: 'select'; names: string[] }
   | { type: 'stale'; stale: boolean }
   | { type: 'values'; target: string; ranges: Record<string, ValueRange>; first: string | null }
-  | { type: 'pinned'; pinned: boolean };
+  | { type: 'pinned'; pinned: boolean }
+  | { type: 'export'; format: ExportFormat };
 
 export type ToHost =
   | { type: 'ready' }
@@ -85,9 +90,11 @@ export type ToHost =
   | { type: 'reveal'; names: string[]; focus: boolean }
   | { type: 'run'; target: string }
   | { type: 'pin'; pinned: boolean }
-  | { type: 'export'; format: ExportFormat; data: string };
+  | { type: 'export' }
+  | { type: 'exported'; format: ExportFormat; data: string };
 
 const direction = oneOf('TB', 'LR');
+const format = oneOf(...(Object.keys(EXPORTS) as ExportFormat[]));
 
 const node = shape({
   name: text, op: text, target: text, args: text, inputs: texts, users: texts, module: text, type: text, value: text,
@@ -113,6 +120,7 @@ const PAGE: Record<ToPage['type'], Check> = {
   stale: shape({ stale: flag }),
   values: shape({ target: text, ranges: record(range), first: either(text, nothing) }),
   pinned: shape({ pinned: flag }),
+  export: shape({ format }),
 };
 const HOST: Record<ToHost['type'], Check> = {
   ready: shape({}),
@@ -120,7 +128,8 @@ const HOST: Record<ToHost['type'], Check> = {
   reveal: shape({ names: texts, focus: flag }),
   run: shape({ target: text }),
   pin: shape({ pinned: flag }),
-  export: shape({ format: oneOf('svg', 'png', 'dot', 'json'), data: text }),
+  export: shape({}),
+  exported: shape({ format, data: text }),
 };
 
 export const isToPage = (value: unknown): value is ToPage => matches(PAGE, value);

@@ -62,12 +62,12 @@ describe('places of nodes', () => {
 describe('messages', () => {
   it.each([
     { type: 'ready' }, { type: 'options', options: {} }, { type: 'options', options: { expanded: null, direction: 'LR' } },
-    { type: 'reveal', names: ['a'], focus: true }, { type: 'export', format: 'svg', data: '' },
+    { type: 'reveal', names: ['a'], focus: true }, { type: 'export' }, { type: 'exported', format: 'svg', data: '' },
   ])('of the page are let through: %j', message => expect(isToHost(message)).toBe(true));
   it.each([
     null, 1, 'ready', {}, { type: 'run' }, { type: 'constructor' }, { type: 'options', options: { expanded: 'all' } },
     { type: 'options', options: { direction: 'XX' } }, { type: 'reveal', names: [1], focus: true }, { type: 'reveal', names: ['a'] },
-    { type: 'export', format: 'exe', data: '' }, { type: 'pin', pinned: 'yes' },
+    { type: 'exported', format: 'exe', data: '' }, { type: 'pin', pinned: 'yes' },
   ])('that are none of the protocol are not: %j', message => expect(isToHost(message)).toBe(false));
   it('to the page are checked as deeply', () => {
     expect(isToPage({ type: 'select', names: ['a'] })).toBe(true);

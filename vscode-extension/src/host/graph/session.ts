@@ -8,7 +8,7 @@ import { GeneratedDocuments } from '../code/documents';
 import { editorOfFile } from '../code/show';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
-import { type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
+import { EXPORTS, type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
 import * as protocol from '../../protocol/graph';
 import { values } from '../../protocol/lowering';
 import { showPage } from '../pages';
@@ -133,6 +133,9 @@ export class GraphSession implements vscode.Disposable {
         if (!this.pinned) this.follow();
         break;
       case 'export':
+        await this.export();
+        break;
+      case 'exported':
         await this.save(message.format, message.data);
         break;
     }
@@ -152,6 +155,13 @@ export class GraphSession implements vscode.Disposable {
       return void vscode.window.showInformationMessage(`FX Lens: the source was edited while ${target} ran, so its values are not shown. Run it again.`);
     }
     this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
+  }
+
+  /** Asks for the kind of file; the page then writes it, since it has the drawing. */
+  private async export(): Promise<void> {
+    const kinds = (Object.keys(EXPORTS) as ExportFormat[]).map(format => ({ format, label: format.toUpperCase(), description: EXPORTS[format] }));
+    const kind = await vscode.window.showQuickPick(kinds, { title: `Export the graph of ${this.options.target ?? 'this model'}` });
+    if (kind) this.post({ type: 'export', format: kind.format });
   }
 
   private async save(format: ExportFormat, data: string): Promise<void> {

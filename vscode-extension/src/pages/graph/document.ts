@@ -43,7 +43,7 @@ export function graphHtml(files: PageFiles): string {
 <select id="targets" class="graph" title="Which model" aria-label="Which model"></select>
 <span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
 <span class="space"></span>
-<select id="export" class="graph" title="Export" aria-label="Export"><option value="">Export…</option><option value="svg">SVG</option><option value="png">PNG</option><option value="dot">DOT</option><option value="json">JSON</option></select>
+<button id="export" class="graph" title="Save the graph as SVG, PNG, DOT or JSON">Export…</button>
 <div class="tools graph" role="toolbar" aria-label="Drawing">
 <span class="search"><input id="search" type="text" placeholder="Search (/)" aria-label="Search nodes"><span id="hits" role="status"></span></span>
 <select id="heat" title="Colour by" aria-label="Colour by"></select>
