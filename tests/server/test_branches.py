@@ -15,7 +15,7 @@ class Worker:
 
     def __init__(self, modules: frozenset[str] = frozenset(), base: Worker | None = None) -> None:
         self.modules, self.base, self.alive = modules, base, True
-        self.closed = False
+        self.closed = self.busy = False
         self.asked: list[list[str]] = []
         self.fails = False
         self._released = asyncio.Event()
@@ -172,6 +172,26 @@ def test_the_one_not_used_for_longest_ends():
             branches.worker_for("a", base)
         assert [each.alive for each in made] == [True, False, True, True]
         assert branches.worker_for("b", base) is base
+
+    run(test)
+
+
+def test_it_ends_once_its_jobs_are_done():
+    async def test(branches: Any, base: Worker) -> None:
+        await base.release()
+        made = []
+        for name in ("a", "b", "c", "d", "e"):
+            ran(branches, name, {name}, base)
+            await base.release()
+            made.append(branches.worker_for(name, base))
+            made[-1].busy = True
+        await asyncio.sleep(0.15)
+        assert all(each.alive for each in made)
+        made[0].busy = False
+        await asyncio.sleep(0.15)
+        assert [each.alive for each in made] == [False, True, True, True, True]
+        await branches.close()
+        assert not any(each.alive for each in made)
 
     run(test)
 

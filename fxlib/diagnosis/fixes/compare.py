@@ -29,6 +29,7 @@ __all__ = [
     "NEGATED",
     "NOT_FINITE",
     "STEEP",
+    "TRIAL",
     "WHOLE",
     "Outcome",
     "agree",
@@ -57,8 +58,10 @@ _ROUNDING = {torch.float64: (1e-9, 1e-10), torch.float16: (1e-2, 1e-3)}
 STEEP = ("the example", NEGATED, _ZEROS, LARGE, NAN)
 """Variants whose gradients are compared where that is quick: the others would take the same branches."""
 """Variants that are tried in eval mode only: what a module remembers would be NaN from then on."""
-_PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0}
-"""Seconds of the processor for a call with values, or on a way, that the model is not made for: it may never end."""
+TRIAL = "a trial"
+_PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0, TRIAL: 1.0}
+"""Seconds of the processor for a call with values, or on a way, that the model is not made for: it may never end. A
+trial only finds out whether a call is quick."""
 
 
 @dataclass

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from fxlib.diagnosis.fixes.compare import (
     KINDS,
     NEGATED,
     STEEP,
+    TRIAL,
     Outcome,
     agree,
     of_kind,
@@ -27,7 +29,7 @@ from fxlib.diagnosis.fixes.compare import (
     variants,
 )
 from fxlib.diagnosis.fixes.filling import repeated_draws
-from fxlib.diagnosis.fixes.resize import Resize, another_size
+from fxlib.diagnosis.fixes.resize import Resize, another_size, small_enough
 from fxlib.diagnosis.fixes.switching import Switch
 from fxlib.ir.modules import copy_of
 
@@ -56,15 +58,27 @@ class Example:
         inputs: the arguments of forward as written in a call; None where unknown.
         seconds: how long to go on trying further inputs, for each text; time of the processor.
         lacking: in what to make the module where making it raises; None where that is the error of the code.
+        assumed: the inputs are nobody's: where eager takes long with them, smaller ones take their place.
     """
 
-    def __init__(self, construct: str, inputs: str | None, seconds: float, lacking: Lacking = nothing) -> None:
+    def __init__(
+        self,
+        construct: str,
+        inputs: str | None,
+        seconds: float,
+        lacking: Lacking = nothing,
+        assumed: bool = False,
+    ) -> None:
         self.construct = construct
         self.inputs = inputs
         self.seconds = seconds
         self.lacking = lacking
+        self.assumed = assumed
+        self._small: Resize | None = None
+        self._trial: Outcome | None = None
+        self._took = 0.0  # seconds, the trial
         self._resize: Resize | None = None
-        self._smaller = False
+        self._slow = self._smaller = False
         self._quick = False
         self.differentiable = False
 
@@ -114,19 +128,24 @@ class Example:
         inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
 
         The example comes first, then another size, then the others while time is left; other dtypes, with a copy of the
-        model in that dtype, only where a run is quick. Where the example is slow, the other size is a smaller one: then
-        train mode and gradients are those at that size, like the other variants, and the example in train mode comes
-        last. The second text gets as many runs as the first (``like`` their outcomes, None for the first), since what a
-        module remembers, such as running means, depends on their number; but none after one that gives something else
-        in the example's dtype. ``weights`` are those of the model.
+        model in that dtype, only where a run is quick. Where the example is slow, it is a smaller one if the inputs are
+        assumed, and the other size is smaller still: then train mode and gradients are those at that size, like the
+        other variants, and the example in train mode comes last. The second text gets as many runs as the first
+        (``like`` their outcomes, None for the first), since what a module remembers, such as running means, depends on
+        their number; but none after one that gives something else in the example's dtype. ``weights`` are those of the
+        model.
         """
+        if like is None:
+            self._small = self._trial = None
+        if like is None and self.assumed:
+            self._small = self._small_enough(model, *self._given(namespace, 0, concrete))
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
         end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
         mode = model.training
         if like is None:
             self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
-            self.differentiable = not self._smaller and self._has_gradients(model, *self._given(namespace, 0, concrete))
+            self.differentiable = not self._slow and self._has_gradients(model, *self._given(namespace, 0, concrete))
             take_weights(model, weights)  # the trials share its parameters
         least = 2 if self._resize is None else 4 if self._smaller else 3
         named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
@@ -140,7 +159,14 @@ class Example:
                 continue
             name = f"{name}, {'train' if training else 'eval'}"
             steep = self.differentiable and not training and name.startswith(STEEP)
-            outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
+            if index or not self._smaller:
+                outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
+            elif like is None and self._trial is not None:
+                outcomes.append(replace(self._trial, name=name))
+            else:
+                # On a copy, as where the size was looked for: what the model remembers is compared in the end.
+                outcomes.append(run(copy_of(model, sharing=True), args, kwargs, name, False))
+                take_weights(model, weights)
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
         model.train(mode)
@@ -192,29 +218,53 @@ class Example:
         works = run(trial, args, kwargs, "with gradients", True, True).error is None
         return works and time.thread_time() - start < _CHEAP
 
+    def _small_enough(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
+        """How the inputs shrink where eager takes long with them. Where it is quick, that was its first trial."""
+        trial = copy_of(model, sharing=True).eval()
+
+        def taken(args: tuple, kwargs: dict[str, Any]) -> float | None:
+            start = time.thread_time()
+            outcome = run(trial, args, kwargs, TRIAL, False)
+            seconds = time.thread_time() - start
+            if outcome.error is not None:
+                return math.inf if outcome.error == "TimeoutError" else None
+            if not tried and seconds <= _SLOW:
+                self._trial, self._took = outcome, seconds
+            tried.append(seconds)
+            return seconds
+
+        tried: list[float] = []
+        return small_enough(args, kwargs, taken, _SLOW)
+
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         trial = copy_of(model, sharing=True).eval()
-        taken, end = 0.0, math.inf
+        taken, end = self._took if self._trial is not None else 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:
             nonlocal taken
             start = time.thread_time()
-            works = start < end and run(trial, args, kwargs, "another size", False).error is None
+            if start > end:
+                return False
+            outcome = run(trial, args, kwargs, "another size", False)
             taken = time.thread_time() - start
-            return works
+            self._trial = self._trial or outcome
+            return outcome.error is None
 
         def slow() -> bool:
             return taken > _SLOW
 
-        if not runs(args, kwargs):
+        if self._trial is None and not runs(args, kwargs):
             return None
         self._quick = taken < _CHEAP and sum(each.numel() for each in model.parameters()) < _COPIED
         # To find a smaller size pays off where the example takes long.
         end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.
-        smaller = slow()
+        self._slow = slow()
+        smaller = self._slow or self._small is not None
         found = another_size(args, kwargs, runs, smaller, slow)
         self._smaller = smaller and found is not None
+        if found is None and self._small is not None:
+            found = another_size(args, kwargs, runs, False, slow)
         return found
 
     def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
@@ -222,7 +272,8 @@ class Example:
         assert given is not None
         args, kwargs = given
         kwargs.pop("concrete_args", None)
-        return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+        kwargs = {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
+        return (args, kwargs) if self._small is None else self._small((args, kwargs))
 
 
 def positional(model: torch.nn.Module, given: Given, concrete: dict[str, Any]) -> Any:

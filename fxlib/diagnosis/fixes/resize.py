@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ import torch
 
 from fxlib.ir.leaves import map_tensors, tensors_in
 
-__all__ = ["Resize", "another_size", "shapes_of"]
+__all__ = ["Resize", "another_size", "shapes_of", "small_enough"]
 
 _MOST = 4
 _LARGE = 8
 """From this size on, half of it is tried where a model is slow: of a sequence or an image."""
+_SMALL = 4
+"""The same where no inputs are given, and a model is slow with whatever was assumed."""
 
 Resize = Callable[[Any], Any]
 """Arguments to arguments of another size."""
@@ -30,8 +33,8 @@ def another_size(
     """How the example inputs can grow so that forward still takes them, None where it takes no other size.
 
     Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result,
-    and ``slow`` whether that took long. With ``smaller`` large sizes shrink, as long as it does, and then the batch
-    grows where one has shrunk.
+    and ``slow`` whether that took long: then the batch and one more are enough. With ``smaller`` large sizes shrink, as
+    long as it does, and then the batch grows where one has shrunk.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -45,7 +48,7 @@ def another_size(
     doubles = [{size: 2 * size} for size, _ in inner.most_common()]
     inside = [(None, each) for each in (halves if smaller else doubles)[:_MOST]]
     for larger, more in [*inside, (batch, {})] if smaller else [(batch, {}), *inside]:
-        if smaller and larger and not sizes:
+        if (smaller and larger and not sizes) or (not smaller and sizes and slow()):
             break
         while True:
             wanted = (larger or first, {**sizes, **more})
@@ -57,6 +60,29 @@ def another_size(
             if not (smaller and more and slow()):
                 break
     return accepted
+
+
+def small_enough(
+    args: tuple, kwargs: dict[str, Any], taken: Callable[[tuple, dict[str, Any]], float | None], slow: float
+) -> Resize | None:
+    """How example inputs shrink until forward takes no longer than ``slow``; None where they are to stay as they are.
+
+    ``taken`` gives the seconds that forward takes with arguments: infinity where it was stopped, None where it raises.
+    Sizes that are equal change together; the batch stays. Where nothing is quick, it is the last that came to its end.
+    """
+    inner = Counter(size for tensor in tensors_in(args, kwargs) for size in tensor.shape[1:] if size > 1)
+    sizes: dict[int, int] = {}
+    accepted: dict[int, int] = {}
+    seconds = taken(args, kwargs)
+    for size, _ in inner.most_common()[:_MOST]:
+        while seconds is not None and seconds > slow and (now := sizes.get(size, size)) >= _SMALL and now % 2 == 0:
+            smaller = {**sizes, size: now // 2}
+            found = taken(*_resizing(None, smaller)((args, kwargs)))
+            if found is None:
+                break
+            seconds, sizes = found, smaller
+            accepted = accepted if math.isinf(found) else smaller
+    return _resizing(None, accepted) if accepted else None
 
 
 def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:

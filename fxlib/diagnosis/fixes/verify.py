@@ -30,7 +30,7 @@ from fxlib.diagnosis.fixes.compare import (
     state_of,
     take_weights,
 )
-from fxlib.diagnosis.fixes.edits import mapped, reported, touched
+from fxlib.diagnosis.fixes.edits import Edit, mapped, reported, touched
 from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, positional
 from fxlib.diagnosis.fixes.fix import REGISTERING, Fix
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
@@ -115,7 +115,7 @@ class Checker:
         others: Iterable[Target] = (),
     ):
         self.path = path
-        self.example = Example(construct, inputs, seconds, lacking)
+        self.example = Example(construct, inputs, seconds, lacking, assumed)
         self.read = read
         self.load = load or (lambda file, texts: load_file(file, texts, self.read))
         self.assumed = assumed
@@ -129,6 +129,8 @@ class Checker:
         }
         self.proven: dict[Any, Verdict] = {}
         """Of fixes that were verified together with others (`together`), by their edits and the finding's place."""
+        self._kept: set[Edit] = set()
+        """Edits of several fixes in one text that computed what the text before does: so does each of them."""
         self._works = True
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
@@ -175,21 +177,27 @@ class Checker:
                 return verdict
             verdict = Verdict()
 
-        def helps(report: Any) -> bool:
+        kept = not fix.settings and self._kept.issuperset(fix.edits)
+
+        def compares(report: Any) -> bool:
             verdict.traces = report.traces
             self._compare_findings(verdict, fix, wanted, report.findings)
-            return verdict.gone
+            # Where several fixes do not hold together, what they compute still tells what each of them does.
+            return verdict.gone or (len(wanted) > 1 and not kept)
 
         try:
-            after = self._side(apply_fix(fix, self.read), fix.settings, helps)
+            after = self._side(apply_fix(fix, self.read), fix.settings, compares, kept=kept)
         except Exception as error:
             return Verdict(failed=f"{type(error).__name__}: {text_of(error)}")
-        if verdict.gone:
+        if verdict.gone or after.outcomes:
             self._compare_numbers(verdict, before, after)
             self._compare_parameters(verdict, fix, before, after)
             self._compare_trace(verdict, fix, after)
             self._compare_branches(verdict, fix)
-            self._compare_others(verdict, fix)
+            if not kept:
+                self._compare_others(verdict, fix)
+        if len(wanted) > 1 and verdict.same_eager and not verdict.side_effects:
+            self._kept.update(fix.edits)
         before.tried[key] = _Tried(after.report.findings, replace(verdict), verdict.gone)
         return verdict
 
@@ -273,11 +281,12 @@ class Checker:
         self,
         texts: dict[str, str],
         settings: dict[str, Any],
-        helps: Callable[[Any], bool] = lambda report: True,
+        compares: Callable[[Any], bool] = lambda report: True,
         reported: bool = True,
+        kept: bool = False,
     ) -> _Side:
-        """One text. Eager is run where the report, of which there is none unless it is to be ``reported``, says that
-        the text ``helps``; where the code is that of the text before, it has been."""
+        """One text. Eager is run where ``compares`` says so of the report, of which there is none unless it is to be
+        ``reported``; where the code is that of the text before, or is ``kept`` to compute the same, it has been."""
         with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
@@ -293,8 +302,8 @@ class Checker:
                 report = self._report(traced, given, concrete, self._leaves(settings))
                 take_weights(model, weights)
             before = self._before
-            if helps(report) and not self._bare:
-                if before is not None and self._runs_as_before(texts, settings):
+            if compares(report) and not self._bare:
+                if before is not None and (kept or self._runs_as_before(texts, settings)):
                     return _Side(model, report, before.outcomes, before.state, weights)
                 like = None if before is None else before.outcomes
                 outcomes = self.example.runs(model, namespace, concrete, like, weights)
@@ -475,7 +484,7 @@ class Checker:
             checker = self._others[other]
             if checker is None:
                 options: dict[str, Any] = {"read": self.read, "load": self.load, "seconds": _OTHERS}
-                options |= {"names": self.names, "lacking": self.example.lacking}
+                options |= {"names": self.names, "lacking": self.example.lacking, "assumed": other.assumed}
                 checker = self._others[other] = Checker(self.path, other.construct, other.inputs, **options)
             reason = checker.differs(fix)
             if reason is not None:

@@ -11,6 +11,7 @@ from .outcome import WorkerUnavailable
 
 _MOST = 3
 _TRIES = 2
+_LOOK = 0.1  # seconds
 _EVERYWHERE = {"torch", "numpy"}
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
@@ -32,6 +33,7 @@ class Branches:
         self._coming: dict[frozenset[str], asyncio.Task] = {}
         self._failed: Counter[frozenset[str]] = Counter()
         self._ending: set[asyncio.Task] = set()
+        self._retired: list[ForkWorker] = []
 
     def worker_for(self, path: str, base: ForkWorker, text: str = "") -> ForkWorker:
         """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
@@ -89,7 +91,17 @@ class Branches:
             self._coming.pop(needs, None)
         while len(self._ready) > _MOST:
             _, oldest = self._ready.popitem(last=False)
-            await oldest.close()
+            self._retired.append(oldest)
+            ending = asyncio.get_running_loop().create_task(self._retire(oldest))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _retire(self, worker: ForkWorker) -> None:
+        """Ends it once its jobs are done: they would be done again."""
+        while worker.busy and worker.alive:
+            await asyncio.sleep(_LOOK)
+        await worker.close()
+        self._retired.remove(worker)
 
     def _count_failure(self, modules: frozenset[str], base: ForkWorker | None) -> None:
         """A branch that ended with the zygote it came from says nothing of its packages."""
@@ -101,7 +113,7 @@ class Branches:
             task.cancel()
         await asyncio.gather(*self._coming.values(), return_exceptions=True)
         self._coming.clear()  # one that had not begun yet does not do that itself
-        ready, self._ready = list(self._ready.values()), OrderedDict()
+        ready, self._ready = [*self._ready.values(), *self._retired], OrderedDict()
         for worker in ready:
             await worker.close()
         await asyncio.gather(*self._ending, return_exceptions=True)

@@ -244,6 +244,11 @@ class ForkWorker:
             self._discard(job)
             self._make_spare_soon()
 
+    @property
+    def busy(self) -> bool:
+        """Whether jobs run in it."""
+        return any(job is not self._spare and not job.ended.done() for job in self._running.values())
+
     def _make_spare_soon(self) -> None:
         """When nothing has happened for a moment: in a burst of edits, spares would take the time that the jobs
         need."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fxlib.diagnosis.fixes import apply_fix, example, propose
+from fxlib.diagnosis.fixes import apply_fix, compare, example, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
-from fxlib.diagnosis.fixes.resize import another_size
+from fxlib.diagnosis.fixes.resize import another_size, small_enough
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
 from fxlib.diagnosis.fixes.verify import Checker
 
@@ -295,6 +296,37 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
     assert outcomes[-1].name == "the example, train"
     assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]
     assert settled(checker, "FX120")["len-to-shape"].preferred
+
+
+def test_of_an_assumed_example_that_never_ends_smaller_sizes_are_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(compare, "_PATIENCE", {compare.TRIAL: 0.05})
+    text = HEAD + (
+        "def slow(x):\n    endless = x.shape[1] > 8 and type(x) is torch.Tensor and not x.is_meta\n"
+        "    for step in range(10**9 if endless else 1):\n        x = x + step\n    return x\n\n\n"
+        "torch.fx.wrap('slow')\n\n\n"
+        "class Net(nn.Module):\n    def forward(self, x):\n        return slow(x) / len(x)\n"
+    )
+    (tmp_path / "net.py").write_text(text)
+    checker = Checker(str(tmp_path / "net.py"), "Net()", "torch.randn(2, 64)", assumed=True)
+    shapes = [(each.name, list(each.args[0].shape)) for each in checker.before.outcomes[:2]]
+    assert shapes == [("the example, eval", [2, 8]), ("another size, eval", [4, 4])]
+    fix = settled(checker, "FX120")["len-to-shape"]
+    assert fix.checked and fix.note == "compared with eager on assumed inputs of two sizes, [2, 8] and [4, 4]"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "small"),
+    [
+        (lambda length, width: 0.1, None),
+        (lambda length, width: length / 16 if length > 8 else math.inf, [2, 16, 12]),
+        (lambda length, width: math.inf if length > 16 else length / 16, [2, 4, 12]),
+        (lambda length, width: None if length < 32 else width / 12, [2, 32, 3]),
+        (lambda length, width: None if length < 32 else None if width < 12 else 9.0, None),
+    ],
+)
+def test_an_example_shrinks_until_it_is_quick_or_no_further(seconds, small):
+    found = small_enough((torch.randn(2, 32, 12),), {}, lambda args, kwargs: seconds(*args[0].shape[1:]), 0.3)
+    assert (found and list(found(torch.randn(2, 32, 12)).shape)) == small
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fxlib.diagnosis.fixes import Fix
+from fxlib.diagnosis.fixes.example import Example
 from fxlib.diagnosis.fixes.together import prove_together
 
 from .marked import net
@@ -31,13 +32,19 @@ STAR = "x = joined(*x.split(2, dim=1))\n"  # indexes in its place are right for 
 JOINED = "def joined(*parts):\n    return torch.hstack(parts)\n\n\nclass Net"
 
 
-@pytest.mark.parametrize(("first", "fewer"), [("", 2), (NOT_THE_FIRST, 1), (STAR, -1)])
-def test_each_comes_out_as_if_verified_alone(tmp_path: Path, first: str, fewer: int):
+@pytest.mark.parametrize(("first", "fewer", "compared"), [("", 2, 1), (NOT_THE_FIRST, 1, 2), (STAR, -1, 7)])
+def test_each_comes_out_as_if_verified_alone(tmp_path: Path, monkeypatch, first: str, fewer: int, compared: int):
+    """And what a text with several fixes computes is not computed again for each, where only its trace speaks against
+    some of them."""
     text = net(f"{first}{GOOD}return x\n").replace("class Net", JOINED)
     alone, texts = settled(text, tmp_path, together=False)
+    sides: list[bool] = []
+    runs = Example.runs
+    monkeypatch.setattr(Example, "runs", lambda *args: sides.append(args[4] is not None) or runs(*args))
     joint, number = settled(text, tmp_path, together=True)
     assert joint == alone and len(joint) > 2
     assert texts - number >= fewer
+    assert sum(sides) == compared
 
 
 def test_where_time_is_up_those_that_hold_without_the_others_are_tried_all_the_same(tmp_path: Path):
