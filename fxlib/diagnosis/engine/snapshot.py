@@ -52,6 +52,10 @@ class _Held(NamedTuple):
     marks: list[tuple[Any, list[Any], list[int]]]
 
 
+def _may_write_parameters(functions: Iterable[FunctionType]) -> bool:
+    return any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
+
+
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
     return container, [*container], [*map(id, container.values())] if isinstance(container, dict) else []
 
@@ -88,15 +92,14 @@ class Snapshot:
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
-        # Then parameters are kept, too.
-        self._doubt = any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
+        self._doubt = _may_write_parameters(functions)  # then these are kept, too
         self._left = _MOST
-        held: list[tuple[str, Any]] = []
+        self._held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
         self._keep_generators()
-        classes: dict[type, None] = {}
+        self._classes: dict[type, None] = {}
         for path, module, own, leaf in modules:
             attributes = module.__dict__
             tables = {
@@ -115,13 +118,13 @@ class Snapshot:
                     self._keep_tensors(path, module, leaves)
             if leaf:
                 continue
-            held += own
-            classes.update(dict.fromkeys(type(module).__mro__))
+            self._held += own
+            self._classes.update(dict.fromkeys(type(module).__mro__))
             for name, value in own:
                 if isinstance(value, (dict, list, set)):
                     self._containers.append((module, path, name, value, copy.copy(value)))
         self._contents = _Contents([container for each in self._modules for container, _, _ in each.marks])
-        self.shared = Shared(functions, classes, held)
+        self.shared = Shared(functions, self._classes, self._held)
 
     def _keep_generators(self) -> None:
         self._random = random.getstate()
@@ -132,6 +135,13 @@ class Snapshot:
         """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
         self._keep_generators()
         return not self.changes() and not self.shared.changes()
+
+    def follow(self, functions: Iterable[FunctionType]) -> bool:
+        """Keeps what these functions have elsewhere, as it is now; False where that is no snapshot of theirs, since
+        these may write to parameters and the ones before did not, or the other way round."""
+        functions = list(functions)
+        self.shared = Shared(functions, self._classes, self._held)
+        return self._doubt == _may_write_parameters(functions)
 
     def _keep_tensors(self, path: str, module: nn.Module, found: Iterable[tuple[str, torch.Tensor | None]]) -> None:
         for name, tensor in found:
