@@ -30,16 +30,21 @@ def inline(gm: GraphModule, values: dict[Node, Any]) -> bool:
 
     Args:
         gm: a GraphModule.
-        values: example values of its nodes, without dynamic dimensions.
+        values: example values of its nodes. Where sizes may change, a function stays.
     """
     changed = False
     for node in list(gm.graph.nodes):
-        if _opaque(node) and not isinstance(values.get(node), Unknown):
+        known = (values.get(each) for each in (node, *node.all_input_nodes))
+        if _opaque(node) and not any(isinstance(each, Unknown) or _may_change(each) for each in known):
             changed = _open(gm, node, values) or changed
     if changed:
         gm.graph.lint()
         gm.recompile()
     return changed
+
+
+def _may_change(value: Any) -> bool:
+    return any(isinstance(size, torch.SymInt) for tensor in tensors_in(value) for size in tensor.shape)
 
 
 def _opaque(node: Node) -> bool:

@@ -2,7 +2,9 @@
 
 Values are tensors on the meta device (no data), so a model of any size costs no memory; with dynamic dimensions they
 are torch's fake tensors, whose sizes are symbolic integers. Where an operator has no rule and cannot run without
-data, the graph is run once on the real example inputs and only the metadata is kept.
+data, its result gets torch's own symbols for the sizes that depend on values, such as the number of what a mask
+selects. Where torch has no such rule either, the graph is run once on the real example inputs and only the metadata is
+kept, unless the sizes of that run may be others in the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
@@ -26,6 +30,10 @@ from fxlib.shapes.kernel import map_values, refusals_unlogged
 from fxlib.shapes.tensor_meta import TensorMeta
 
 _DATA = "it depends on the values of tensors"
+_MASKS = (torch.bool, torch.uint8)
+_READS = {"item", "tolist", "numpy", "__int__", "__index__", "__array__"}
+_NO_SIZES = (float, bool, complex, str, type(None))
+"""Of these, what a run computes may differ in the next run and change no shape."""
 
 
 class Unknown:
@@ -59,8 +67,18 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         if node.op not in ("placeholder", "output"):
             values[node] = _found(node, values, lambda node: _infer(gm, node, values))
     if any(isinstance(v, Unknown) for v in values.values()):
+        _by_symbols(gm, inputs, values)
         _measure(gm, inputs, values)
     return values
+
+
+def _by_symbols(gm: GraphModule, inputs: Sequence[Any], values: dict[Node, Any]) -> None:
+    """Fill in the tensors that torch's fake tensors know: with a symbol for each size that depends on values. A number
+    that depends on values stays unknown."""
+    symbolic = _symbolic(gm, inputs, [()] * len(inputs))
+    for node, value in values.items():
+        if isinstance(value, Unknown) and tensors_in(symbolic[node]):
+            values[node] = symbolic[node]
 
 
 def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]]) -> dict[Node, Any]:
@@ -92,13 +110,17 @@ def is_fixed(size: Any) -> bool:
 def _found(node: Node, values: dict[Node, Any], step: Callable[[Node], Any]) -> Any:
     source = next((a for a in node.all_input_nodes if isinstance(values[a], Unknown)), None)
     if source is not None:
-        first = values[source].cause or source.name
-        return Unknown(f"it uses {first!r}, whose shape is not known", first)
+        return _after(source, values)
     try:
         return step(node)
     except Exception as error:
         text = str(error).strip().splitlines()
         return Unknown(f"{type(error).__name__}: {text[0] if text else 'no text'}"[:300])
+
+
+def _after(source: Node, values: dict[Node, Any]) -> Unknown:
+    first = values[source].cause or source.name
+    return Unknown(f"it uses {first!r}, whose {values[source].what} is not known", first)
 
 
 def recorded(gm: GraphModule) -> dict[Node, Any]:
@@ -148,12 +170,46 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
     real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
     with torch.no_grad(), data_kept(gm, Aliases(gm).changes_state()):
         for node in gm.graph.nodes:
+            sized, read_out = _Sized(), _Read()
             if node.op not in ("placeholder", "output"):
                 try:
-                    real[node] = _call(gm, node, real)
+                    with sized, read_out:
+                        real[node] = _call(gm, node, real)
                 except Exception:
                     return
             if isinstance(values.get(node), Unknown):
-                # A number that only a run shows is another one in the next run.
-                known = bool(tensors_in(real[node]))
-                values[node] = map_values(real[node], _meta) if known else Unknown(_DATA, node.name, "value")
+                unsure = (a for a in node.all_input_nodes if isinstance(values[a], Unknown))
+                source = next((a for a in unsure if type(real[a]) not in _NO_SIZES), None)
+                if source is not None:
+                    values[node] = _after(source, values)
+                elif not tensors_in(real[node]):
+                    # A number that only a run shows is another one in the next run.
+                    values[node] = Unknown(_DATA, node.name, "value")
+                elif sized.seen or read_out.seen:
+                    values[node] = Unknown(_DATA, node.name)
+                else:
+                    values[node] = map_values(real[node], _meta)
+
+
+class _Sized(TorchDispatchMode):
+    """Notes whether an operator ran whose result has a size that depends on values."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.dynamic_output_shape in func.tags:
+            # Indexing has the tag for its masks.
+            chosen = tensors_in(args[1:]) if func is torch.ops.aten.index.Tensor else None
+            self.seen |= chosen is None or any(index.dtype in _MASKS for index in chosen)
+        return func(*args, **(kwargs or {}))
+
+
+class _Read(TorchFunctionMode):
+    """Notes whether numbers were read that may become sizes. A tensor of booleans, or `float(x)`, is none."""
+
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _READS:
+            self.seen |= any(tensor.dtype != torch.bool for tensor in tensors_in(args))
+        return func(*args, **(kwargs or {}))

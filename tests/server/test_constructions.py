@@ -207,6 +207,20 @@ def test_inputs_are_assumed_of_a_forward_that_asks_for_values(checked):
     ]
 
 
+def test_a_module_without_a_hash_is_told_why_and_traced_with_one(tmp_path):
+    data = "(nn.Module):\n    n: int = 4\n\n    def __post_init__(self):\n        super().__init__()\n"
+    forward = "\n    def forward(self, x):\n        return x * 2\n\n\n"
+    equal = "class Equal(nn.Module):\n    def __eq__(self, other):\n        return self is other\n"
+    given = "# fxlens: Data(4) <- torch.randn(3)\n@dataclass\nclass Data" + data + forward
+    hashed = "@dataclass(eq=False)\nclass Hashed" + data + forward
+    (tmp_path / "hashes.py").write_text(f"from dataclasses import dataclass\n{IMPORTS}{given}{equal}{forward}{hashed}")
+    checked = run(tmp_path)
+    without = {each["target"]: (each["code"], each["message"]) for each in findings(checked, "hashes.py")}
+    assert set(without) == {"Data", "Equal"} and {code for code, _ in without.values()} == {"FX302"}
+    assert all("was not traced" in text and "@dataclass(eq=False)" in text for _, text in without.values())
+    assert target(checked, "Hashed")["status"] == "traced"
+
+
 def test_a_script_that_raises_gives_its_classes(checked):
     (found,) = findings(checked, "script/train.py")
     assert (found["code"], found["severity"]) == ("FX301", "info"), "it lies in the machine"

@@ -100,6 +100,12 @@ def fresh() -> None:
     seed_all(0)
 
 
+NO_HASH = (
+    "a class with `__eq__` and without `__hash__`, as `@dataclass` makes it, has no hash, by which torch finds the "
+    "modules of a model. Write `@dataclass(eq=False)`, or `__hash__ = nn.Module.__hash__`"
+)
+
+
 class Construction:
     """The ways to construct one class, to be asked for in this order."""
 
@@ -116,6 +122,8 @@ class Construction:
         A comment that fails is an error of its own and not passed over: the user said what to do.
         """
         name = self.target.name
+        if self.kind.__hash__ is None:
+            raise CannotConstruct(NO_HASH)
         own = [each for each in self.target.construct if each.source not in ("parent", "assumed")]
         sources = [each for each in own if each.source in ASKED or not _gives_nothing(each.text)]
         if not self._missing:

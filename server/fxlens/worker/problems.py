@@ -53,6 +53,9 @@ def not_constructed(job: Job, namespace: Any, target: Target, error: construct.C
         span = positions.span_of_line(job.text, job.path, error.source.line)
         text = f"{target.name} cannot be constructed: {error}"
         return record.finding("FX302", "warning", text, span, target=target.name)
+    if str(error) == construct.NO_HASH:
+        text = f"{target.name} was not traced: {error}"
+        return record.finding("FX302", "warning", text, name_span(job, target), target=target.name)
     arguments = ", ".join(construct.required_arguments(class_named(namespace, target.name))) or "…"
     text = (
         f"{target.name} was not traced: {error}. Write above the class how to construct it: "

@@ -373,6 +373,18 @@ case(
     t(2, 3, 8, 8),
     tolerance=1e-4,
 )
+for _name, _sizes in {
+    "size": {"size": (5, 12)},
+    "align_corners": {"size": (3, 20), "align_corners": True},
+    "scale": {"scale_factor": (0.45, 1.3)},
+}.items():
+    for _mode in ("bilinear", "bicubic"):
+        case(
+            "interpolate",
+            f"antialias, {_mode}, {_name}",
+            lambda x, mode=_mode, sizes=_sizes: F.interpolate(x, mode=mode, antialias=True, **sizes),
+            t(2, 3, 9, 15),
+        )
 case("interpolate", "scale, nearest", lambda x: F.interpolate(x, scale_factor=3), t(2, 3, 4, 4))
 case(
     "interpolate",

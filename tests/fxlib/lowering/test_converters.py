@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.utils._pytree as pytree
@@ -80,6 +82,19 @@ def test_dynamic_batch(case: Case) -> None:
         bigger = tuple(v.repeat(times, *[1] * (v.dim() - 1)) for v in case.inputs)
         with torch.no_grad():
             check(case.call(*bigger), part(*bigger), case.tolerance)
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino", "reference"])
+def test_digits_of_small_numbers_and_angles_of_zeros_and_infinities(engine) -> None:
+    small = 10.0 ** torch.arange(-30, 1).float() * 0.37
+    numbers = torch.cat([small, -small, torch.tensor([0.0, 0.4999, -0.5, 0.75, -0.999999, -1.0, 30.0, 1e4, math.inf])])
+    ends = torch.tensor([0.0, -0.0, math.inf, -math.inf, 1.0, -7.5, 1e-30, 1e30])
+    call = lambda x, y, z: (torch.log1p(x), torch.expm1(x), torch.atan2(y, z))  # noqa: E731
+    given = numbers, ends.repeat(8), ends.repeat_interleave(8)
+    exported = to_onnx(traced(Case("", "", lambda *each: call(*each), given)), given)
+    part = EnginePart(exported, get(engine).build(exported, BuildOptions(threads=1)))
+    for expected, got in zip(call(*given), part(*given), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-6, atol=0)
 
 
 def core_overloads() -> set[str]:

@@ -102,6 +102,33 @@ def test_what_an_engine_cannot_take_stays(make, shape, other, dynamic, left, eng
         agree(lowered, model, torch.randn(size))
 
 
+@fxlib.wrap
+def _first(x):
+    """As many as the values say, which torch cannot find out without them."""
+    return x[: len(str(x.tolist())) % 3 + int(x.abs().max()) + 1]
+
+
+class Chosen(nn.Module):
+    """Sizes that depend on values, read by parts for an engine; every second result has a size that does not."""
+
+    def forward(self, x):
+        y = (x * 2 + 1).relu() * 3
+        several = [x.unique(), y[y > 3], x.nonzero().float(), torch.masked_select(y, x > 1), _first(x)]
+        return [each.sin().cos() * 2 + 1 for each in several] + [each.tanh().exp().sum() * 2 for each in several]
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_sizes_that_depend_on_values_are_not_those_of_the_example(engine):
+    model = Chosen().eval()
+    lowered = fxlib.lower(model, (torch.arange(8.0) - 3,), engine=engine)
+    assert {lowered.report.codes[name] for name in ("unique", "nonzero", "masked_select")} == {"FX402"}
+    assert (
+        len(lowered.engine_parts()) == 2 and "sin" not in lowered.report.reasons and "sin_4" in lowered.report.reasons
+    )
+    for other in (torch.ones(8) * 2, torch.arange(8.0) - 5, torch.arange(8.0) / 2 - 1):
+        agree(lowered, model, other)
+
+
 def test_a_size_that_the_model_computes_with_is_named():
     class Branch(nn.Module):
         def forward(self, x):

@@ -236,16 +236,21 @@ def atan2(ctx, input, other):
     wanted = ctx.result_type(input, other)
     y, x = ctx.promoted(input, other, dtype=wanted if wanted.is_floating_point else torch.get_default_dtype())
     kind = ctx.dtype(y)
-    zero, half, whole = (ctx.constant(number, kind) for number in (0, math.pi / 2, math.pi))
-    below = ctx.op("Less", y, zero, dtype=torch.bool)
-    signed = lambda size: ctx.op("Where", below, ctx.op("Neg", size), size, dtype=kind)  # noqa: E731
-    right = ctx.op("Atan", ctx.op("Div", y, x))
-    # On the left the angle goes on beyond a right one; on the axis, where nothing can be divided by, it is one or none.
-    left = ctx.op("Add", right, signed(whole))
-    flat = ctx.op("Equal", y, zero, dtype=torch.bool)
-    axis = ctx.op("Where", flat, zero, signed(half), dtype=kind)
-    angle = ctx.op("Where", ctx.op("Less", x, zero, dtype=torch.bool), left, right, dtype=kind)
-    return ctx.op("Where", ctx.op("Equal", x, zero, dtype=torch.bool), axis, angle, dtype=kind)
+    height, width = ctx.op("Abs", y), ctx.op("Abs", x)
+    # Two zeros or two infinities have no quotient, but an angle: none, or half a right one.
+    equal = ctx.op("Equal", height, width, dtype=torch.bool)
+    slope = ctx.op("Where", equal, ctx.op("Sign", height), ctx.op("Div", height, width), dtype=kind)
+    angle = ctx.op("Atan", slope)
+    left = ctx.op("Sub", ctx.constant(math.pi, kind), angle)
+    angle = ctx.op("Where", _signed(ctx, x), left, angle, dtype=kind)
+    return ctx.op("Where", _signed(ctx, y), ctx.op("Neg", angle), angle, dtype=kind)
+
+
+def _signed(ctx: Context, value: ir.Value) -> ir.Value:
+    """Whether a number has a minus sign; -0.0 has one, which only its reciprocal shows."""
+    zero = ctx.constant(0, ctx.dtype(value))
+    below = ctx.op("Less", value, zero, dtype=torch.bool)
+    return ctx.op("Or", below, ctx.op("Less", ctx.op("Reciprocal", value), zero, dtype=torch.bool))
 
 
 @op("rsqrt")
@@ -266,16 +271,35 @@ op("log2")(_logarithm(2))
 op("log10")(_logarithm(10))
 
 
+def _near_zero(ctx: Context, value: ir.Value, near: ir.Value, far: ir.Value) -> ir.Value:
+    """`near` where it is exact, about 0, where `far` loses the digits of a small number to a 1."""
+    small = ctx.op("Less", ctx.op("Abs", value), ctx.constant(0.5, ctx.dtype(value)), dtype=torch.bool)
+    return ctx.op("Where", small, near, far, dtype=ctx.dtype(value))
+
+
 @op("log1p")
 def log1p(ctx, input):
     value = _float(ctx, input)
-    return ctx.op("Log", ctx.op("Add", value, ctx.constant(1, ctx.dtype(value))))
+    kind = ctx.dtype(value)
+    one, zero = ctx.constant(1, kind), ctx.constant(0, kind)
+    total = ctx.op("Add", value, one)
+    far = ctx.op("Log", total)
+    # The logarithm of what was rounded, times the ratio of the number to what was left of it.
+    left = ctx.op("Sub", total, one)
+    nothing = ctx.op("Equal", left, zero, dtype=torch.bool)
+    divisor = ctx.op("Where", nothing, one, left, dtype=kind)
+    near = ctx.op("Where", nothing, value, ctx.op("Mul", far, ctx.op("Div", value, divisor)), dtype=kind)
+    return _near_zero(ctx, value, near, far)
 
 
 @op("expm1")
 def expm1(ctx, input):
-    value = ctx.op("Exp", _float(ctx, input))
-    return ctx.op("Sub", value, ctx.constant(1, ctx.dtype(value)))
+    value = _float(ctx, input)
+    kind = ctx.dtype(value)
+    one = ctx.constant(1, kind)
+    tanh = ctx.op("Tanh", ctx.op("Mul", value, ctx.constant(0.5, kind)))
+    near = ctx.op("Div", ctx.op("Add", tanh, tanh), ctx.op("Sub", one, tanh))
+    return _near_zero(ctx, value, near, ctx.op("Sub", ctx.op("Exp", value), one))
 
 
 @op("exp2")

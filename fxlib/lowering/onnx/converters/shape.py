@@ -261,6 +261,9 @@ def interpolate(
 ):
     if antialias and mode not in ("bilinear", "bicubic"):
         raise Unsupported(f"antialias=True is not supported with mode={mode!r}")
+    if antialias:
+        factors = () if size is not None or recompute_scale_factor else scale_factor
+        return _antialiased(ctx, input, mode, align_corners, factors)
     kind = {
         "nearest": "nearest",
         "nearest-exact": "nearest",
@@ -293,20 +296,41 @@ def interpolate(
         coordinate_transformation_mode=transform,
         nearest_mode=("round_prefer_ceil" if mode == "nearest-exact" else "floor") if kind == "nearest" else None,
         cubic_coeff_a=-0.75 if kind == "cubic" else None,
-        antialias=1 if antialias else None,
     )
 
 
+def _antialiased(ctx, input, mode, align_corners, factors):
+    """ONNX's antialias is another filter than torch's. This one is linear along each axis, so that what torch makes of
+    the unit vectors is the matrix to multiply by."""
+    filters = {"bilinear": torch.ops.aten._upsample_bilinear2d_aa, "bicubic": torch.ops.aten._upsample_bicubic2d_aa}
+    sizes, wanted = ctx.sizes(input)[2:], ctx.fake.shape[2:]
+    factors = listed(factors) if factors else [None]
+    for axis, (size, want) in enumerate(zip(sizes, wanted, strict=True)):
+        size, want = (ctx.static(each, "a size that is resized with antialias=True") for each in (size, want))
+        if size == 1:
+            raise Unsupported("antialias=True is not supported for a size of 1")  # eager reads beyond such a row
+        factor = factors[axis % len(factors)]
+        rows = filters[mode].default(torch.eye(size)[None, None], [want, size], bool(align_corners), factor, None)[0, 0]
+        matrix = ctx.cast(ctx.constant((rows if axis == 0 else rows.T).contiguous().numpy()), ctx.dtype(input))
+        input = ctx.op("MatMul", *((matrix, input) if axis == 0 else (input, matrix)))
+    return input
+
+
 def _register_upsampling() -> None:
-    """ATen has one operator for each mode and number of dimensions; the sizes are those of the result."""
+    """ATen has one operator for each mode and number of dimensions."""
+
+    def wanted(ctx, scales):
+        # torch reads the positions by the factors where there are some, and by the sizes where not.
+        factors = [each for some in scales if some is not None for each in listed(some)]
+        return {"scale_factor": factors} if factors else {"size": tuple(ctx.fake.shape[2:])}
 
     def nearest(mode):
-        return lambda ctx, input, *sizes: interpolate(ctx, input, size=tuple(ctx.fake.shape[2:]), mode=mode)
+        return lambda ctx, input, size, *scales: interpolate(ctx, input, **wanted(ctx, scales), mode=mode)
 
     def smooth(mode, antialias=False):
         def convert(ctx, input, output_size, align_corners, *scales):
-            size = tuple(ctx.fake.shape[2:])
-            return interpolate(ctx, input, size=size, mode=mode, align_corners=align_corners, antialias=antialias)
+            kind = {"mode": mode, "align_corners": align_corners, "antialias": antialias}
+            return interpolate(ctx, input, **wanted(ctx, scales), **kind)
 
         return convert
 

@@ -225,7 +225,7 @@ def tensor(value: Any) -> str | None:
     """An expression for a tensor of this shape and dtype: random numbers, or zeros where the dtype has no fractions."""
     if type(value).__module__.partition(".")[0] != "torch":
         return None
-    sizes = [int(size) for size in value.shape]
+    sizes = _sizes(value)
     shape = ", ".join(map(str, sizes)) if sizes else "()"
     dtype = value.dtype
     name = str(dtype)
@@ -233,6 +233,17 @@ def tensor(value: Any) -> str | None:
         return f"torch.randn({shape})" if name == "torch.float32" else f"torch.randn({shape}, dtype={name})"
     fill = "ones" if name == "torch.bool" else "zeros"
     return f"torch.{fill}({shape}, dtype={name})"
+
+
+def _sizes(value: Any) -> list[int]:
+    # torch.jit.trace notes what reads a size, and warns of each that becomes a number.
+    tracing = sys.modules["torch"]._C
+    state = tracing._get_tracing_state()
+    tracing._set_tracing_state(None)
+    try:
+        return [int(size) for size in value.shape]
+    finally:
+        tracing._set_tracing_state(state)
 
 
 def _number(value: Any) -> str:
