@@ -27,6 +27,8 @@ _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
 # Names of code that may write to parameters that no proxy stands for.
 _OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
+_OF_GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
+"""Names of code that may say whether parameters need gradients."""
 _MOST = 50_000_000  # elements of parameters that are kept because of such names
 
 
@@ -88,8 +90,10 @@ class Snapshot:
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
+        names = {name for function in functions for name in names_in(function.__code__)}
         # Then parameters are kept, too.
-        self._doubt = any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
+        self._doubt = not _OF_PARAMETERS.isdisjoint(names)
+        self._needing: dict[nn.Parameter, bool] = {}
         self._left = _MOST
         held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
@@ -104,6 +108,8 @@ class Snapshot:
                 for name in (("_buffers",) if leaf else _TABLES)
                 if isinstance(table := attributes.get(name), (dict, set))
             }
+            if not _OF_GRADIENTS.isdisjoint(names):
+                self._needing |= {each: each.requires_grad for each in module._parameters.values() if each is not None}
             marks = [_marked(attributes), *[_marked(attributes[name]) for name in tables]]
             self._modules.append(_Held(path, module, dict(attributes), tables, marks))
             self._keep_tensors(path, module, module._buffers.items())
@@ -168,6 +174,10 @@ class Snapshot:
             if table[name] is buffer:
                 yield Change(module, path, name, "data", buffer, buffer)
 
+    def needing(self) -> list[bool]:
+        """Which parameters need gradients now; none are looked at where no code could change that."""
+        return [each.requires_grad for each in self._needing]
+
     def differs(self) -> bool:
         """Whether attributes of a module are others than before."""
         return any(True for _ in self._changed_modules())
@@ -201,6 +211,9 @@ class Snapshot:
             if kept is not None and _written(buffer, version, kept):
                 with torch.no_grad():
                     buffer.copy_(kept)
+        for parameter, needed in self._needing.items():
+            if parameter.requires_grad != needed:
+                parameter.requires_grad_(needed)
         random.setstate(self._random)
         torch.set_rng_state(self._torch_random)
         torch.set_grad_enabled(self.grad)
