@@ -465,3 +465,66 @@ def test_what_a_trace_ends_with_holds_no_frames(tmp_path: Path, monkeypatch: pyt
     report = checker_for(tmp_path, net("return x + torch.arange(9.0)[: x.size(1)]\n"), None).before.report
     assert report.findings and any(run.error is not None for run in runs)
     assert not any(run.error is not None and run.error.__traceback__ for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("made", "inputs"),
+    [
+        ("torch.zeros(4)", "torch.randn(3, 4)"),
+        ("torch.full((4,), 1)", "torch.randint(5, (3, 4))"),
+        ("torch.full((4,), -1.5)", "torch.randn(3, 4)"),
+    ],
+)
+def test_what_is_added_up_keeps_its_precision(tmp_path, made, inputs):
+    body = f"total = {made}\nfor i in range(3):\n    total += x[i]\nreturn total / 3\n"
+    checker = checker_for(tmp_path, net(body), inputs)
+    fix = settled(checker, "FX222")["new-zeros"]
+    assert fix.preferred and "dtype=" in fix.title
+    module = load_file(str(tmp_path / "net.py"), {})
+    edited = load_file(str(tmp_path / "net.py"), apply_fix(fix))
+    for given in (torch.full((3, 4), 30000.0).half(), torch.full((3, 4), 200, dtype=torch.uint8)):
+        try:
+            expected = module.Net()(given)
+        except RuntimeError:
+            continue  # what adds up integers takes no floats
+        result = edited.Net()(given)
+        assert result.dtype == expected.dtype and torch.equal(result, expected)
+
+
+def test_another_precision_is_tried(tmp_path):
+    # Of the finding's own recipe a draft that is right for the example's precision only.
+    checker = checker_for(tmp_path, net("total = torch.zeros(4)\ntotal += x[0]\nreturn total\n"), "torch.randn(3, 4)")
+    finding = next(each for each in checker.before.report.findings if each.code == "FX222")
+    short = next(each for each in checker.fixes_of(finding) if each.title == "Use x.new_zeros(4)")
+    verdict = checker.verify(replace(short, hazard=None), finding)
+    assert verdict.same_eager is False and "in another precision" in (verdict.note or "")
+    body = "total = torch.zeros(3)\ntotal += self.l(x)[0]\nreturn total\n"
+    model = checker_for(tmp_path, net(body, init="self.l = nn.Linear(3, 3)\n"), "torch.randn(2, 3)")
+    found = next(each for each in model.before.report.findings if each.code == "FX222")
+    verdicts = [model.verify(replace(each, hazard=None), found).same_eager for each in model.fixes_of(found)[:2]]
+    assert verdicts == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("init", "signature", "expected"),
+    [
+        ("self, ratio=2", "self, x", False),
+        ("self, ratio: int = 2", "self, x", True),
+        ('self, ratio=2):\n        """Of `ratio` (int): what to divide by."""\n        pass', "self, x", True),
+    ],
+)
+def test_a_division_by_what_may_be_no_integer_is_not_preferred(tmp_path, init, signature, expected):
+    head, _, rest = init.partition("):\n")
+    text = net("return x[:, : int(x.shape[1] / self.ratio)]\n", init="self.ratio = ratio\n", signature=signature)
+    text = text.replace("def __init__(self):\n", f"def __init__({head}):\n{rest}\n")
+    offered = settled(checker_for(tmp_path, text), "FX130")
+    assert offered["floor-div"].preferred == expected
+    assert expected or offered["wrap-conversion"].preferred
+
+
+def test_a_division_by_an_argument_is_not_preferred(tmp_path):
+    for parts, expected in (("parts=2", False), ("parts: int = 2", True)):
+        text = net("return x[:, : self.share(x.shape[1])]\n")
+        text += f"\n    def share(self, n, {parts}):\n        return int(n / parts)\n"
+        offered = settled(checker_for(tmp_path, text.replace("(self, n,", "(self, n: int,")), "FX130")
+        assert offered["floor-div"].preferred == expected, parts
