@@ -82,9 +82,10 @@ class Placed(nn.Module):
 
 # What reads numbers of the model's own tensors: torch.fx traces each of these.
 READS = [
-    "x * float(self.t)", "x * int(self.n)", "x * sum(range(self.n))", "x * round(float(self.t))", "x * self.t.item()",
-    "x * float(np.asarray(self.t))", "x * len(f'{float(self.t):.1f}')", "x * [1, 2, 3][self.n]", "x * math.sqrt(self.t)",
-    "x * (2 if self.t > 1 else 1)", "torch.zeros(self.n, 4) + x", "x * len(self.v.nonzero())", "x * complex(self.t).real",
+    "x * float(self.t)", "x * int(self.n)", "x * sum(range(self.n))", "x * round(float(self.t))",
+    "x * float(np.asarray(self.t))", "x * len(f'{float(self.t):.1f}')", "x * [1, 2, 3][self.n]",
+    "x * (2 if self.t > 1 else 1)", "torch.zeros(self.n, 4) + x", "x * len(self.v.nonzero())",
+    "x * complex(self.t).real", "x * math.sqrt(self.t)", "x * self.t.item()",
     "(self.l(x).sum().backward(), self.l.weight.grad * 1)[1]",
 ]  # fmt: skip
 READING = "import math\nimport numpy as np\nimport torch\nfrom torch import nn\n" + "".join(

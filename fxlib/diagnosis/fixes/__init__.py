@@ -13,6 +13,7 @@ from typing import Any
 from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
+from fxlib.diagnosis.fixes.elsewhere import other_callers
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
@@ -61,7 +62,10 @@ def read_file(path: str) -> str | None:
 
 
 def propose(
-    finding: Any, read: Callable[[str], str | None] = read_file, recipes: Iterable[str] | None = None
+    finding: Any,
+    read: Callable[[str], str | None] = read_file,
+    recipes: Iterable[str] | None = None,
+    project: bool = False,
 ) -> list[Fix]:
     """The fixes of a finding, best first, not yet verified.
 
@@ -69,6 +73,7 @@ def propose(
         finding: has ``code``, ``span``, ``call_path`` or ``related``, as :class:`fxlib.diagnosis.report.Finding`.
         read: gives the text of a file as the trace saw it (an open buffer, else the file), or None.
         recipes: ids of recipes to try; those of the finding's rule when left out.
+        project: whether to look into the other files of the project for what uses that which a fix changes.
 
     A finding in a module of an installed package gets those at the user's call of it: installed files are never edited,
     unless the model itself is defined in one.
@@ -93,7 +98,7 @@ def propose(
     nodes = source.enclosing(span)
     if not nodes:
         return []
-    site = Site(finding, source, nodes[0], read)
+    site = Site(finding, source, nodes[0], read, project)
     fixes: list[Fix] = []
     for name in recipes:
         entry = RECIPES.get(name)
@@ -103,6 +108,11 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
+            hazard = draft.hazard
+            if hazard is None and entry.kind == "rewrite" and site.function is not None:
+                # What it does with values that are no tensors may be something else.
+                caller = other_callers(source, site.function, project)
+                hazard = caller and f"`{site.function.name}` is also used in {caller}, perhaps with other values"
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -112,7 +122,7 @@ def propose(
                 settings=draft.settings,
                 first=draft.first,
                 branches=draft.branches,
-                hazard=draft.hazard,
+                hazard=hazard,
             )
             fixes.append(fix)
     return fixes
