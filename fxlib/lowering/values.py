@@ -145,15 +145,32 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
     if any(tensor.is_meta for tensor in [*filter(torch.is_tensor, given), *gm.parameters(), *gm.buffers()]):
         return
     # In-place nodes must not write to the caller's examples.
-    real = dict(zip(gm.graph.find_nodes(op="placeholder"), map(copied, given), strict=False))
+    real = _run(gm, [*map(copied, given)])
+    other = _run(gm, [torch.zeros_like(each) if torch.is_tensor(each) else copied(each) for each in given])
+    for node, found in real.items():
+        if not isinstance(values.get(node), Unknown):
+            continue
+        if not tensors_in(found):
+            # A number that only a run shows is another one in the next run.
+            values[node] = Unknown(_DATA, node.name, "value")
+        elif _sizes(found) != _sizes(other.get(node, found)):
+            values[node] = Unknown(_DATA, node.name)
+        else:
+            values[node] = map_values(found, _meta)
+
+
+def _run(gm: GraphModule, given: Sequence[Any]) -> dict[Node, Any]:
+    """The value of every node as far as a run comes; the module is left as it was."""
+    real = dict(zip(gm.graph.find_nodes(op="placeholder"), given, strict=False))
     with torch.no_grad(), data_kept(gm, Aliases(gm).changes_state()):
         for node in gm.graph.nodes:
             if node.op not in ("placeholder", "output"):
                 try:
                     real[node] = _call(gm, node, real)
                 except Exception:
-                    return
-            if isinstance(values.get(node), Unknown):
-                # A number that only a run shows is another one in the next run.
-                known = bool(tensors_in(real[node]))
-                values[node] = map_values(real[node], _meta) if known else Unknown(_DATA, node.name, "value")
+                    break
+    return real
+
+
+def _sizes(value: Any) -> list[torch.Size]:
+    return [each.shape for each in tensors_in(value)]

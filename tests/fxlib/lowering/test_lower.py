@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 
 import fxlib
 from examples.deep_recommender import DeepRecommender
@@ -252,3 +254,37 @@ def test_a_pad_between_transposes(amounts, order) -> None:
     lowered = fxlib.lower(model, (x,), min_nodes=1)
     assert lowered.report.complete
     torch.testing.assert_close(lowered(x), model(x))
+
+
+@pytest.mark.parametrize("call", [torch.log1p, torch.expm1])
+def test_small_numbers_keep_their_digits(call) -> None:
+    class Net(nn.Module):
+        def forward(self, x):
+            return call(x * 1) + 0
+
+    x = torch.tensor([0.0, -0.0, 1e-9, -1e-8, 1e-7, 1e-6, 1e-4, -0.5, 0.5, 2.0, 30.0, 1e5, -1.0, -3.0, math.nan])
+    x = torch.cat([x, torch.tensor([math.inf, -math.inf])])
+    lowered = fxlib.lower(Net().eval(), (torch.rand(17),))
+    assert lowered.report.reasons == {}
+    torch.testing.assert_close(lowered(x), Net()(x), rtol=2e-6, atol=0, equal_nan=True)
+
+
+def test_another_filter_stays_in_pytorch() -> None:
+    class Net(nn.Module):
+        def forward(self, x):
+            return F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True) * 2 + 1
+
+    x = torch.randn(1, 1, 3, 4)
+    lowered = fxlib.lower(Net().eval(), (x,))
+    assert any("antialias" in each for each in lowered.report.reasons.values())
+    torch.testing.assert_close(lowered(x), Net()(x))
+
+
+def test_a_size_that_values_decide_is_no_size_of_a_part() -> None:
+    class Net(nn.Module):
+        def forward(self, x):
+            return (x.unique() * 2 + 1).relu().neg().sum() * 2 + 1
+
+    lowered = fxlib.lower(Net().eval(), (torch.randn(6),))
+    for x in (torch.randn(6), torch.ones(6), torch.arange(6.0) % 2):
+        torch.testing.assert_close(lowered(x), Net()(x))

@@ -268,14 +268,26 @@ op("log10")(_logarithm(10))
 
 @op("log1p")
 def log1p(ctx, input):
+    # What rounding 1 + x loses of x, the quotient puts back.
     value = _float(ctx, input)
-    return ctx.op("Log", ctx.op("Add", value, ctx.constant(1, ctx.dtype(value))))
+    one = ctx.constant(1, ctx.dtype(value))
+    above = ctx.op("Add", value, one)
+    rounded = ctx.op("Sub", above, one)
+    log = ctx.op("Log", above)
+    exact = ctx.op("Where", ctx.op("Equal", rounded, value), log, ctx.op("Mul", log, ctx.op("Div", value, rounded)))
+    return ctx.op("Where", ctx.op("Equal", above, one), value, exact)
 
 
 @op("expm1")
 def expm1(ctx, input):
-    value = ctx.op("Exp", _float(ctx, input))
-    return ctx.op("Sub", value, ctx.constant(1, ctx.dtype(value)))
+    # The same the other way round; at a distance from 0 nothing is lost.
+    value = _float(ctx, input)
+    one = ctx.constant(1, ctx.dtype(value))
+    power = ctx.op("Exp", value)
+    above = ctx.op("Sub", power, one)
+    near = ctx.op("Mul", above, ctx.op("Div", value, ctx.op("Log", power)))
+    exact = ctx.op("Where", ctx.op("Greater", ctx.op("Abs", value), one), above, near)
+    return ctx.op("Where", ctx.op("Equal", power, one), value, exact)
 
 
 @op("exp2")

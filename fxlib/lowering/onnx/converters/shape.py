@@ -259,8 +259,8 @@ def interpolate(
     recompute_scale_factor=None,
     antialias=False,
 ):
-    if antialias and mode not in ("bilinear", "bicubic"):
-        raise Unsupported(f"antialias=True is not supported with mode={mode!r}")
+    if antialias and any(new != old for new, old in zip(ctx.fake.shape[2:], ctx.sizes(input)[2:], strict=True)):
+        raise Unsupported("the filter of antialias=True is another one in ONNX")
     kind = {
         "nearest": "nearest",
         "nearest-exact": "nearest",
@@ -293,7 +293,6 @@ def interpolate(
         coordinate_transformation_mode=transform,
         nearest_mode=("round_prefer_ceil" if mode == "nearest-exact" else "floor") if kind == "nearest" else None,
         cubic_coeff_a=-0.75 if kind == "cubic" else None,
-        antialias=1 if antialias else None,
     )
 
 
