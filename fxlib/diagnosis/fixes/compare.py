@@ -24,7 +24,6 @@ from fxlib.ir.leaves import map_tensors, tensors_in
 __all__ = [
     "EXTREME",
     "NOT_FINITE",
-    "PRECISION",
     "STEEP",
     "Outcome",
     "agree",
@@ -40,7 +39,6 @@ Arguments = tuple[tuple, dict[str, Any]]
 
 _ITEMS = 100  # of a container whose content is compared
 _ZEROS = "zeros"
-PRECISION = "in another precision"
 LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
 NOT_FINITE = (NAN, MIXED)
 STEEP = ("the example", "negated", _ZEROS, LARGE, NAN)
@@ -110,19 +108,8 @@ def variants(
             return change(tensor.detach()).requires_grad_(tensor.requires_grad)
 
         yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
-        if index:
-            continue
-        if resize is not None:
+        if resize is not None and not index:
             yield "another size", *resize((args, kwargs))
-        small = (args, kwargs) if resize is None or not smaller else resize((args, kwargs))
-        yield PRECISION, *map_tensors(_in_another_precision, small)
-
-
-def _in_another_precision(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point():
-        return tensor
-    dtype = torch.float32 if tensor.dtype == torch.float64 else torch.float64
-    return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
 
 
 def _strewn(tensor: torch.Tensor, factors: tuple[float, ...]) -> torch.Tensor:

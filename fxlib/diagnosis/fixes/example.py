@@ -13,21 +13,10 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis import lazy_layers
-from fxlib.diagnosis.fixes.compare import (
-    EXTREME,
-    PRECISION,
-    STEEP,
-    Outcome,
-    agree,
-    run,
-    seed_all,
-    take_weights,
-    variants,
-)
+from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, take_weights, variants
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
-from fxlib.ir.leaves import tensors_in
 from fxlib.ir.modules import copy_of
 
 __all__ = ["Example", "Lacking", "nothing", "positional"]
@@ -39,7 +28,6 @@ Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 _SLOW = 0.1  # seconds of the processor for one run
 _TRIALS = 0.75  # seconds for finding another size
 _CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
-_LARGE = 4_000_000  # parameters and elements of buffers; a larger model is not copied for another precision
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
 
 
@@ -115,9 +103,8 @@ class Example:
         other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
         the example in train mode comes last. The second text
         gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
-        such as running means, depends on their number; but none after one that gives something else. Where the first
-        takes another precision, which its own copy of the model is converted to, the second has to as well.
-        ``weights`` are those of the model.
+        such as running means, depends on their number; but none after one that gives something else. ``weights`` are
+        those of the model.
         """
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
@@ -133,11 +120,6 @@ class Example:
             if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
                 break
             model.train(training)
-            if name == PRECISION:
-                if _is_small(model) if like is None else like[len(outcomes)].name == name:
-                    outcome = run(_converted(model, args, kwargs), args, kwargs, name, False)
-                    outcomes += [outcome] if like is not None or outcome.error is None else []
-                continue
             name = f"{name}, {'train' if training else 'eval'}"
             steep = self.differentiable and not training and name.startswith(STEEP)
             outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
@@ -147,14 +129,13 @@ class Example:
         return outcomes
 
     def _calls(self, named: Iterator[Variant]) -> Iterator[tuple[Variant, bool]]:
-        """Each variant in eval and in train mode, extreme ones and another precision in eval mode only; a slow example
-        in train mode last."""
+        """Each variant in eval and in train mode, extreme ones in eval mode only; a slow example in train mode last."""
         last: Variant | None = None
         for index, variant in enumerate(named):
             yield variant, False
             if self._smaller and not index:
                 last = variant
-            elif variant[0] not in (*EXTREME, PRECISION):
+            elif variant[0] not in EXTREME:
                 yield variant, True
         if last is not None:
             yield last, True
@@ -214,16 +195,6 @@ class Example:
         args, kwargs = given
         kwargs.pop("concrete_args", None)
         return args, {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
-
-
-def _is_small(model: torch.nn.Module) -> bool:
-    return sum(each.numel() for each in model.state_dict().values() if isinstance(each, torch.Tensor)) < _LARGE
-
-
-def _converted(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> torch.nn.Module:
-    """A copy of the model in the precision of its inputs, or in a double one."""
-    found = (each.dtype for each in tensors_in(args, kwargs) if each.is_floating_point())
-    return copy_of(model).to(next(found, torch.float64))
 
 
 def positional(model: torch.nn.Module, given: Given, concrete: dict[str, Any]) -> Any:

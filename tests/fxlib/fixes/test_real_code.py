@@ -287,7 +287,7 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
         ("the example, eval", [1, 3, 48, 64]),
         ("another size, eval", [2, 3, 6, 4]),
         ("another size, train", [2, 3, 6, 4]),
-        ("in another precision", [2, 3, 6, 4]),
+        ("negated, eval", [2, 3, 6, 4]),
     ]
     assert outcomes[-1].name == "the example, train"
     assert [bool(each.gradients) for each in outcomes[:3]] == [False, True, False]

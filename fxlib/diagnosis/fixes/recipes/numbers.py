@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
@@ -14,8 +12,6 @@ from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 __all__ = ["torch_call"]
 
 _NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
-_DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_NOT_WHOLE = "the result differs where `{}` is not a positive integer"
 
 
 @recipe("floor-div")
@@ -36,10 +32,6 @@ def floor_div(site: Site) -> list[Draft]:
                 text = f"({text})"
             truncates = isinstance(argument.op, ast.Div) and name in ("int", "math.trunc")
             hazard = _NEGATIVE if truncates and _may_be_negative(site, argument) else None
-            if isinstance(argument.op, ast.Div) and (
-                unknown := _given(site, argument, site.function or site.source.tree)
-            ):
-                hazard = _NOT_WHOLE.format(site.text(unknown))
             return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True, hazard=hazard)]
         if name == "int" and _is_size(argument):
             edit = site.source.replace(call, site.text(argument))
@@ -66,57 +58,6 @@ def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset
         values = _values_of(site.function, node.id)
         return any(_may_be_negative(site, value, seen | {node.id}) for value in values)
     return any(_may_be_negative(site, child, seen) for child in ast.iter_child_nodes(node))
-
-
-def _given(site: Site, node: ast.AST, function: ast.AST, seen: frozenset[str] = frozenset()) -> ast.AST | None:
-    """The part of an expression that other callers than those of a proof may give a float for: an attribute, an
-    argument or a global of which nothing says that it is an int. What is computed of tensors, the proof sees."""
-    if isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim")):
-        return None
-    if isinstance(node, ast.Subscript):
-        return _given(site, node.value, function, seen)
-    if isinstance(node, ast.Attribute):
-        return None if _is_int_of_class(site, node, seen) else node
-    if isinstance(node, ast.Constant):
-        return None if isinstance(node.value, int) else node
-    if isinstance(node, ast.Name) and node.id not in seen:
-        parameter = _parameter(function, node.id)
-        if parameter is not None:
-            return None if _says_int(site, parameter, function) else node
-        values = [*_values_of(function, node.id)] or [*_values_of(site.source.tree, node.id)]
-        unknown = not values or any(_given(site, value, function, seen | {node.id}) for value in values)
-        return node if unknown else None
-    return next(filter(None, (_given(site, child, function, seen) for child in ast.iter_child_nodes(node))), None)
-
-
-def _is_int_of_class(site: Site, node: ast.Attribute, seen: frozenset[str]) -> bool:
-    """Whether all that the class of the place gives an attribute of its own is an int by the look of it."""
-    owner = site.source.class_of(site.node)
-    values: list[tuple[ast.AST, ast.AST]] = []
-    for each in ast.walk(owner) if owner is not None and isinstance(node.value, ast.Name) else ():
-        targets = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
-        if any(getattr(target, "attr", None) == node.attr for target in targets):
-            value, function = getattr(each, "value", None), site.source.function_of(each)
-            if value is None or function is None or not isinstance(each, ast.Assign | ast.AnnAssign):
-                return False
-            values.append((value, function))
-    name = f".{node.attr}"
-    return bool(values) and name not in seen and not any(_given(site, *each, seen | {name}) for each in values)
-
-
-def _parameter(function: ast.AST, name: str) -> ast.arg | None:
-    arguments = getattr(function, "args", None)
-    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments is not None else []
-    return next((each for each in every if each.arg == name), None)
-
-
-def _says_int(site: Site, parameter: ast.arg, function: Any) -> bool:
-    """Whether an annotation or a docstring says so: ``stride (int): ...``."""
-    if parameter.annotation is not None:
-        return getattr(parameter.annotation, "id", None) == "int"
-    owners = [each for each in (function, site.source.parents.get(function)) if isinstance(each, _DOCUMENTED)]
-    says = re.compile(rf"\b{parameter.arg}`*\s*(?:\(|:\s*)int\b")
-    return any(says.search(ast.get_docstring(each) or "") for each in owners)
 
 
 def _values_of(function: ast.AST, name: str) -> Iterator[ast.AST]:

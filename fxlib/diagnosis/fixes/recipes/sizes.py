@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
-from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import inputs_of
 
@@ -329,50 +327,24 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 
 
 @recipe("new-zeros")
-def new_zeros(site: Site) -> list[Draft]:
+def new_zeros(site: Site) -> Draft | None:
     """Replace `torch.zeros(3)` with `x.new_zeros(3)`, which is recorded and creates a tensor in every call."""
     function = site.function
     if function is None or site.statement is None:
-        return []
+        return None
     inputs = inputs_of(site.source, function)
     if not inputs:
-        return []
+        return None
     for call in [*site.nearest(ast.Call), *_origins(site, function)]:
         package, _, maker = (site.call_name(call) or "").rpartition(".")
         if package == "torch" and maker in _NEW and call.args:
-            return _made_of(site, call, maker, inputs[0])
-    return []
-
-
-def _made_of(site: Site, call: ast.Call, maker: str, base: str) -> list[Draft]:
-    kept = [k for k in call.keywords if k.arg != "device" or site.text(k.value) != f"{base}.device"]
-    arguments = [*(site.text(a) for a in call.args), *(site.text(k) for k in kept)]
-
-    def draft(*more: str, edits: Sequence[Edit] = (), hazard: str | None = None) -> Draft:
-        text = f"{base}.{_NEW[maker]}({', '.join([*arguments, *more])})"
-        return Draft(f"Use {text}", [*edits, site.source.replace(call, text)], hazard=hazard)
-
-    if any(k.arg == "dtype" for k in kept):
-        return [draft()]
-    # That of the input is another one under half precision, or for bytes.
-    short = draft(hazard=f"the dtype is that of `{base}`")
-    dtype = _dtype_of(call) if maker == "full" else "torch.get_default_dtype"
-    if dtype is None:
-        return [short]
-    name, edits = site.need(dtype)
-    return [draft(f"dtype={name}{'()' * dtype.endswith('_dtype')}", edits=edits), short]
-
-
-def _dtype_of(full: ast.Call) -> str | None:
-    """What `torch.full` takes its dtype from, as long as its value is written out."""
-    value = full.args[1] if len(full.args) > 1 else None
-    if isinstance(value, ast.UnaryOp):
-        value = value.operand
-    if not isinstance(value, ast.Constant):
-        return None
-    return {"bool": "torch.bool", "int": "torch.int64", "float": "torch.get_default_dtype"}.get(
-        type(value.value).__name__
-    )
+            base = inputs[0]
+            kept = [k for k in call.keywords if k.arg != "device" or site.text(k.value) != f"{base}.device"]
+            arguments = ", ".join([*(site.text(a) for a in call.args), *(site.text(k) for k in kept)])
+            text = f"{base}.{_NEW[maker]}({arguments})"
+            note = f"the dtype is that of `{base}`" if not any(k.arg == "dtype" for k in kept) else None
+            return Draft(f"Use {text}", [site.source.replace(call, text)], note)
+    return None
 
 
 def _origins(site: Site, function: ast.AST) -> list[ast.Call]:
