@@ -65,6 +65,8 @@ def written(hint: Any) -> str:
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if origin is Mapping:
         return f"Record<{written(arguments[0])}, {written(arguments[1])}>"
+    if hint is object:
+        return "unknown"
     raise TypeError(f"no TypeScript for {hint}")
 
 

@@ -129,6 +129,9 @@ def _report(search: Search) -> Report:
             tracer = None
     if graph is run.graph:
         report._annotate = partial(_annotate, run)
+        for last, site, nodes in run.tracer.returned:
+            if (span := resolve(site)) is not None:
+                report.returned.setdefault(last.name, []).append((span, _named(nodes)))
     elif own is not None and tracer is not None:
         report._annotate = partial(_annotate_by_name, run)
     report._graph = graph
@@ -164,6 +167,15 @@ def _traced(tracer: Any, subject: Subject) -> Graph:
     from fxlib.interop import from_torch_graph
 
     return from_torch_graph(graph)
+
+
+def _named(nodes: Any) -> Any:
+    """Nodes, in lists and dicts as they are nested, by name."""
+    if isinstance(nodes, list):
+        return [_named(each) for each in nodes]
+    if isinstance(nodes, dict):
+        return {key: _named(each) for key, each in nodes.items()}
+    return None if nodes is None else nodes.name
 
 
 def _described(error: Exception) -> tuple[str, str]:

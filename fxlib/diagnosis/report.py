@@ -98,8 +98,11 @@ class Report:
     trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value that nothing else reads). ``doubtful``: the code does more than call layers and
-    torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
+    no rule reports (a ReLU on a value that nothing else reads). ``returned`` is what calls of submodules gave where
+    that is not the last value computed in them: by the name of that last node, the spans of such calls on the way to
+    it, with the names of what they gave (in lists and dicts as they are nested in it). ``doubtful``: the code does
+    more than call layers and torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are
+    milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -108,6 +111,7 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    returned: dict[str, list[tuple[Span, Any]]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None

@@ -9,6 +9,7 @@ Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may be 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
@@ -121,6 +122,9 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
+    ``returned``: for calls of ``call_path``, by their place in it, that end with this node and give something else than
+    its value: the names of the nodes that they give, in lists and dicts as they are nested, None for other values.
+    ``structure`` describes a value that holds several tensors: ``(f32[2, 8], i64[2, 8])``.
     ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
     recorded calls.  ``params`` counts the parameters
     of the module, ``flops`` a multiplication and its addition as two.
@@ -133,12 +137,14 @@ class Node(TypedDict):
     inputs: ReadOnly[Sequence[str]]
     span: ReadOnly[Span | None]
     call_path: ReadOnly[Sequence[Span]]
+    returned: ReadOnly[Mapping[str, object]]
     module_path: ReadOnly[str]
     module_type: ReadOnly[str]
     settings: ReadOnly[str]
     shape: ReadOnly[Sequence[int | str] | None]
     symbolic: ReadOnly[Sequence[int | str] | None]
     dtype: ReadOnly[str | None]
+    structure: ReadOnly[str]
     value: ReadOnly[str]
     params: ReadOnly[int]
     flops: ReadOnly[int | None]
@@ -339,6 +345,16 @@ def finding(
         "severities": dict(severities),
         "related": list(related), "fixes": list(fixes), "tags": list(tags), "source": source, "stale": False,
     }  # fmt: skip
+
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+
+
+def tensor_text(shape: Sequence[int | str], dtype: str | None) -> str:
+    """``f32[1, 64, 56, 56]``."""
+    match = re.fullmatch(r"([a-z]+)(\d+)", dtype or "")
+    short = f"{_SHORT[match[1]]}{match[2]}" if match and match[1] in _SHORT else dtype or ""
+    return f"{short}[{', '.join(str(size) for size in shape)}]"
 
 
 def graded(finding: Finding, severity: Severity) -> Finding:

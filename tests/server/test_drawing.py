@@ -16,7 +16,7 @@ from fxlens.views.drawing import LIMIT, draw, value_text
 def node(name, op="call_function", target="torch.relu", inputs=(), path="", kind="", shape=None):
     return {
         "name": name, "op": op, "target": target, "inputs": list(inputs), "module_path": path, "module_type": kind,
-        "settings": "", "shape": shape, "symbolic": None, "dtype": "float32",
+        "settings": "", "shape": shape, "symbolic": None, "dtype": "float32", "structure": "",
     }  # fmt: skip
 
 

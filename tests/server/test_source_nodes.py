@@ -22,7 +22,8 @@ def node(name, place, shape=(2, 8), op="call_function", target="torch.relu", pat
     return {
         "name": name, "op": op, "target": target, "args": "x", "inputs": ["x"], "span": place, "call_path": list(path),
         "module_path": "", "module_type": "", "settings": "", "shape": shape and list(shape), "symbolic": None,
-        "dtype": "float32", "value": "", "params": 0, "flops": None, "predicted": None, **more,
+        "dtype": "float32", "value": "", "params": 0, "flops": None, "predicted": None, "returned": {},
+        "structure": "", **more,
     }  # fmt: skip
 
 

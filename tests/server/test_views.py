@@ -20,6 +20,41 @@ from fxlib.passes.cost import estimate
 from fxlib.passes.devices import DEVICES
 from fxlib.shapes.derived import Expression
 
+RETURNS = """import torch
+from torch import nn
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 8)
+
+    def forward(self, x, seen):
+        y = self.linear(x)
+        seen["mean"] = y.mean()
+        return {"s": y.sum(1), "y": y}, x
+
+
+def first(x):
+    y = x + 1
+    y.sum(1)
+    return y
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+        self.rnn = nn.LSTM(8, 16)
+
+    def forward(self, x):
+        parts, same = self.part(x, {})
+        whole = first(parts["y"])
+        out, (state, cell) = self.rnn(whole)
+        low, at = out.min(1)
+        return low, at, state, same
+"""
 SHOWING = {
     "workspace": {"configuration": True, "codeLens": {"refreshSupport": True}},
     "textDocument": {"publishDiagnostics": {"versionSupport": True}},
@@ -100,6 +135,19 @@ def test_an_address_says_what_it_shows(source):
 @pytest.mark.parametrize("address", ["fxlens:/x", "fxlens:/x?[1,2,3]", 'fxlens:/x?["a","b","c"]', "file:///net.py", ""])
 def test_what_is_no_address_of_a_view_shows_nothing(address):
     assert texts.subject_of(address) is None
+
+
+def test_a_line_shows_what_its_call_returns(showing: Client):
+    uri = showing.open(showing.root / "returns.py", RETURNS)
+    showing.request("fxlens/record", {"uri": uri})
+    of_net = [each for each in hints(showing, uri) if int(each.partition(":")[0]) > 28]
+    assert [each.partition(": ")[2] for each in of_net] == [
+        "({s: f32[2], y: f32[2, 8]}, f32[2, 4])",
+        "f32[2, 8]",
+        "(f32[2, 16], (f32[1, 16], f32[1, 16]))",
+        "(f32[2], i64[2])",
+    ]
+    showing.close(uri)
 
 
 def test_a_generated_line_leads_to_the_source_and_back(showing: Client, net: str):

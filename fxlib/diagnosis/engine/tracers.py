@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 from fxlib.ir.node import Node
 
-__all__ = ["Answers", "ContinuingTracer", "StrictTracer"]
+__all__ = ["Answers", "ContinuingTracer", "Returned", "StrictTracer"]
 
 
 _FUNCTION = os.path.join("torch", "autograd", "function.py")
@@ -35,6 +35,23 @@ def _lost_mode() -> str:
             return "FX221"
         frame = frame.f_back  # type: ignore[assignment]
     return "FX212"
+
+
+def nodes_of(value: Any) -> Any:
+    """The nodes in a value, in lists and dicts as they are nested in it; None for what is not of the graph."""
+    if isinstance(value, Proxy):
+        return value.node
+    if isinstance(value, (list, tuple)):
+        return [nodes_of(each) for each in value]
+    return {str(key): nodes_of(each) for key, each in value.items()} if isinstance(value, dict) else None
+
+
+class Returned(NamedTuple):
+    """What the call of a submodule at ``site`` gave (see `nodes_of`), and the node that was recorded last by then."""
+
+    last: Node
+    site: Any
+    nodes: Any
 
 
 class Answers(Protocol):
@@ -100,6 +117,8 @@ class ContinuingTracer(StrictTracer):
         """Sites of operations in another mode than the trace began in, and the rule that says so."""
         self.changes_modes = False
         """Whether a function of the user's may change the mode on its way; then it is asked for at each operation."""
+        self.returned: list[Returned] = []
+        """What calls of submodules gave that is not simply the last value computed in them."""
         self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
@@ -125,6 +144,13 @@ class ContinuingTracer(StrictTracer):
         if isinstance(result, Proxy) and result.node.op == "call_module":
             # What a module returns that is traced into may be that of a layer, which is there by then.
             self.called.setdefault(result.node, (m, m.training))
+        return result
+
+    def _call_inside(self, site: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        result = super()._call_inside(site, function, args, kwargs)
+        last = self.graph._root._prev  # placeholders come first, so there is one
+        if site is not None and not (type(result) is Proxy and result.node is last):
+            self.returned.append(Returned(last, site, nodes_of(result)))
         return result
 
     def to_bool(self, obj: Proxy) -> bool:

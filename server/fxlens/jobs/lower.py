@@ -119,7 +119,7 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
 def _not_captured(error: Exception) -> Exception:
     from fxlens.worker import one_model
 
-    return one_model.Refused(f"{error}. `fxlens check` shows the problems")
+    return one_model.Refused(f"{error}. {one_model.WHERE}")
 
 
 def _captured(model: Model) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fxlens.answers import Group
-from fxlens.record import Node, Target
+from fxlens.record import Node, Target, tensor_text
 
 from . import operators
 
@@ -322,18 +322,10 @@ def node_label(node: Node) -> list[str]:
     return [node["target"] if node["op"] == "get_attr" else operators.called(node), value_text(node)]
 
 
-_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
-
-
 def value_text(node: Node) -> str:
-    """``f32[1, 64, 56, 56]``, or nothing where the value is no tensor or not known."""
+    """``f32[1, 64, 56, 56]``, ``(f32[2, 8], i64[2, 8])``, or nothing: no tensor, or not known."""
     shape = node["symbolic"] or node["shape"]
-    if shape is None:
-        return ""
-    dtype = node["dtype"] or ""
-    match = re.fullmatch(r"([a-z]+)(\d+)", dtype)
-    short = f"{_SHORT[match[1]]}{match[2]}" if match and match[1] in _SHORT else dtype
-    return f"{short}[{', '.join(str(size) for size in shape)}]"
+    return node["structure"] if shape is None else tensor_text(shape, node["dtype"])
 
 
 _CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff]")

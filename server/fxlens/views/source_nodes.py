@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import Node, Record, Span, Target
@@ -21,6 +21,8 @@ class Occurrence:
     node: Node
     own: bool
     target: str
+    returned: object = None
+    """What a call on the way gives, if ``node`` is the last in it."""
 
 
 def places(record: Record, path: str) -> list[Occurrence]:
@@ -42,8 +44,8 @@ def places(record: Record, path: str) -> list[Occurrence]:
             if own is not None and is_here(own):
                 found.append(Occurrence(own, node, True, target["name"]))
             found += [
-                Occurrence(span, node, False, target["name"])
-                for span in node["call_path"]
+                Occurrence(span, node, False, target["name"], node["returned"].get(str(index), node["name"]))
+                for index, span in enumerate(node["call_path"])
                 if is_here(span) and span != own
             ]
     return found
@@ -98,6 +100,8 @@ class _Models:
         self._heads = sorted((target["line"], target["name"]) for target in record["targets"])
         self._agreeing: dict[str, set[str]] = {}
         types = {target["name"]: target["modules"] for target in record["targets"]}
+        nodes = {target["name"]: {node["name"]: node for node in target["nodes"]} for target in record["targets"]}
+        users = {name: _users(of_target.values()) for name, of_target in nodes.items()}
         self.places = places(record, path)
         by_line: dict[int, dict[str, list[Occurrence]]] = {}
         for place in self.places:
@@ -106,7 +110,7 @@ class _Models:
         """By line and model."""
         for line, of_line in by_line.items():
             for name, on_line in of_line.items():
-                if (value := _line_value(line, on_line, types[name])) is not None:
+                if (value := _line_value(line, on_line, types[name], nodes[name], users[name])) is not None:
                     self.values.setdefault(line, {})[name] = value
 
     def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
@@ -128,11 +132,77 @@ class _Models:
         return self._agreeing[own]
 
 
-def _line_value(line: int, on_line: list[Occurrence], types: Mapping[str, str]) -> LineValue | None:
-    # What is computed last on a line is its outermost expression, whose value the line assigns.
+def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {node["name"]: set() for node in nodes}
+    for node in nodes:
+        for name in node["inputs"]:
+            found.get(name, set()).add(node["name"])
+    return found
+
+
+def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
+    """What the call gives that the last place on the line is on the way of.
+
+    The record says so of modules.  A function gives of what it computed last what is used outside of it.
+    """
     last = on_line[-1]
-    again = _visits(on_line, last.span, types) if last.own else [last.node]
-    values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
+    if last.returned != last.node["name"]:
+        return [last.returned]
+    inside: list[str] = []
+    for place in reversed(on_line):
+        if place.own or place.span != last.span:
+            break
+        inside.append(place.node["name"])
+    out = [name for name in reversed(inside) if not users[name].issubset(inside)]
+    return [*out] if out and last.node["name"] not in out else [last.returned]
+
+
+def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
+    """``(f32[2, 8], f32[2])`` for what a call gives."""
+    match given:
+        case None:
+            return "…"
+        case str():
+            return (value_text(nodes[given]) if given in nodes else "") or "…"
+        case Mapping():
+            return f"{{{', '.join(f'{name}: {_returned_text(each, nodes)}' for name, each in given.items())}}}"
+        case list():
+            return f"({', '.join(_returned_text(each, nodes) for each in given)})"
+    raise TypeError(given)
+
+
+def _taken_apart(on_line: list[Occurrence]) -> list[Occurrence]:
+    """The places without the items at the end that ``a, (b, c) = …`` takes: such a place does not hold what it is
+    taken from."""
+    spans = {place.node["name"]: place.span for place in on_line}
+    end = len(on_line)
+    while end > 1 and on_line[end - 1].own and (item := on_line[end - 1].node)["target"] == "operator.getitem":
+        source = spans.get(item["inputs"][0]) if item["inputs"] else None
+        if source is None or _within(source, on_line[end - 1].span):
+            break
+        end -= 1
+    return on_line[:end]
+
+
+def _line_value(
+    line: int,
+    on_line: list[Occurrence],
+    types: Mapping[str, str],
+    nodes: Mapping[str, Node],
+    users: Mapping[str, set[str]],
+) -> LineValue | None:
+    # What is computed last on a line is its outermost expression, whose value the line assigns, and may take apart.
+    on_line = _taken_apart(on_line)
+    last = on_line[-1]
+    if last.own:
+        again = _visits(on_line, last.span, types)
+        values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
+    else:
+        values = [
+            (text, last.node["module_path"])
+            for given in _given(on_line, users)
+            if "[" in (text := _returned_text(given, nodes))
+        ]
     if not values:
         return None
     return LineValue(line, [text for text, _ in values], [path for _, path in values], last.target)
@@ -195,6 +265,10 @@ def inputs(target: Target) -> Iterator[str]:
 
 def _holds(span: Span | Target, line: int, column: int) -> bool:
     return (span["line"], span["column"]) <= (line, column) <= (span["end_line"], span["end_column"])
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return _holds(outer, inner["line"], inner["column"]) and _holds(outer, inner["end_line"], inner["end_column"])
 
 
 def _extent(span: Span) -> tuple[int, int]:

@@ -74,7 +74,7 @@ def _node(node: Any, prefix: str, region: str, weights: Mapping[str, str]) -> No
         "span": stack[-1] if stack and op != "placeholder" else None,
         "call_path": stack if op != "placeholder" else [],
         "module_path": ".".join(filter(None, [region, path])), "module_type": kind, "settings": "",
-        "shape": shape, "symbolic": None, "dtype": dtype,
+        "returned": {}, "shape": shape, "symbolic": None, "dtype": dtype, "structure": render.structure(value),
         "value": "" if value is None or shape is not None else render.short(repr(value)),
         "params": 0, "flops": None, "predicted": None,
     }  # fmt: skip

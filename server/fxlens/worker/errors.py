@@ -6,11 +6,12 @@ _LONGEST = 300
 
 
 def brief(error: BaseException | None) -> str:
-    """``TypeError: first line of the message``, of bounded length and without a full stop."""
+    """``TypeError: first line of the message``, of bounded length (whole sentences if it can be) and without a full stop."""
     lines = text_of(error).strip().splitlines()
     text = lines[0].rstrip(".:") if lines else ""
     if len(text) > _LONGEST:
-        text = text[:_LONGEST] + "…"
+        whole, end, _ = text[:_LONGEST].rpartition(". ")
+        text = whole if end else text[:_LONGEST] + "…"
     name = type(error).__name__
     name = name if len(name) <= _LONGEST else name[:_LONGEST] + "…"
     return f"{name}: {text}" if text else name

@@ -16,6 +16,8 @@ from . import candidates, construct, example_inputs, own_tracer, parts, specifie
 from .errors import brief
 from .job import Job
 
+WHERE = "The problems in the editor, or `fxlens check`, show where"
+
 
 class Refused(Exception):
     """The job cannot be done; the text says why and what to do."""
@@ -45,7 +47,7 @@ class Model:
             return own_tracer.graph_module(*given).eval()
         except (Exception, SystemExit) as error:
             by = f" by the project's tracer {self.tracer.name}" if self.tracer else ""
-            text = f"{self.name} cannot be traced{by}: {brief(error)}. `fxlens check` shows the problems"
+            text = f"{self.name} cannot be traced{by}: {brief(error)}. {WHERE}"
             raise Refused(text) from error
 
 

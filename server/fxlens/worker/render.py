@@ -71,20 +71,27 @@ def baked(values: Iterable[Any]) -> list[Baked]:
 def graph(report: Any, root: Any) -> Graph:
     """The part of a target's record that takes the most time: the graph and the code that it generates."""
     text, lines = code(report.graph_module, report.graph)
-    return {"nodes": nodes(report.graph, root), "modules": module_types(root), "code": text, "code_lines": lines}
+    return {
+        "nodes": nodes(report.graph, root, report.returned),
+        "modules": module_types(root),
+        "code": text,
+        "code_lines": lines,
+    }
 
 
-def nodes(graph: Any, root: Any) -> list[Node]:
-    """Every node of the graph: what it does, where it was written, and what is known of its value."""
+def nodes(graph: Any, root: Any, returned: Mapping[str, Any] | None = None) -> list[Node]:
+    """Every node of the graph: what it does, where it was written, and what is known of its value.  ``returned`` is
+    that of a report."""
     if graph is None:
         return []
     from fxlib.ir.spelling import target_name
 
     modules = dict(root.named_modules()) if hasattr(root, "named_modules") else {}
-    return [_node(node, target_name(node.target), modules, root) for node in graph.nodes]
+    given = returned or {}
+    return [_node(node, target_name(node.target), modules, root, given.get(node.name, ())) for node in graph.nodes]
 
 
-def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any) -> Node:
+def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any, returned: Iterable[Any]) -> Node:
     module = modules.get(node.target) if node.op == "call_module" else None
     stack = node.meta.get("nn_module_stack") or {}
     if module is not None:
@@ -100,6 +107,7 @@ def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any) -> Node
     shape, dtype = tensor(value)
     if shape is None:
         shape, dtype = tensor(node.meta.get("tensor_meta"))
+    path_here = getattr(node, "call_path", ()) or ()
     return {
         "name": node.name,
         "op": node.op,
@@ -107,13 +115,15 @@ def _node(node: Any, target: str, modules: Mapping[str, Any], root: Any) -> Node
         "args": short(_arguments(node)),
         "inputs": [each.name for each in node.all_input_nodes],
         "span": span_of(getattr(node, "span", None)),
-        "call_path": _path(getattr(node, "call_path", ()) or ()),
+        "call_path": _path(path_here),
+        "returned": {str(path_here.index(span)): names for span, names in returned if span in path_here},
         "module_path": path,
         "module_type": kind,
         "settings": _settings(module),
         "shape": shape,
         "symbolic": None,
         "dtype": dtype,
+        "structure": structure(value),
         "value": "" if value is None or shape is not None else short(repr(value)),
         "params": sum(each.numel() for each in module.parameters()) if module is not None else 0,
         "flops": costs.flops(node, root),
@@ -146,6 +156,27 @@ def tensor(value: Any) -> tuple[list[int | str] | None, str | None]:
         return None, None
     text = str(dtype).removeprefix("torch.") if type(dtype).__name__ == "dtype" else None
     return [_size(each) for each in shape], text
+
+
+def structure(value: Any) -> str:
+    """``(f32[2, 8], i64[2, 8])`` for a tuple, a list or a dict that holds tensors, else nothing."""
+    found = False
+
+    def text(part: Any, depth: int) -> str:
+        nonlocal found
+        shape, dtype = tensor(part)
+        if shape is not None:
+            found = True
+            return record.tensor_text(shape, dtype)
+        if depth == 4 or not isinstance(part, (tuple, list, dict)):
+            return "…" if isinstance(part, (tuple, list, dict)) else short(repr(part))
+        if isinstance(part, dict):
+            return f"{{{', '.join(f'{key}: {text(each, depth + 1)}' for key, each in part.items())}}}"
+        inside = ", ".join(text(each, depth + 1) for each in part)
+        return f"[{inside}]" if isinstance(part, list) else f"({inside})"
+
+    shown = text(value, 0) if isinstance(value, (tuple, list, dict)) and tensor(value)[0] is None else ""
+    return short(shown) if found else ""
 
 
 def _arguments(node: Any) -> str:

@@ -80,12 +80,14 @@ export interface Node {
   inputs: string[];
   span: Span | null;
   call_path: Span[];
+  returned: Record<string, unknown>;
   module_path: string;
   module_type: string;
   settings: string;
   shape: (number | string)[] | null;
   symbolic: (number | string)[] | null;
   dtype: string | null;
+  structure: string;
   value: string;
   params: number;
   flops: number | null;

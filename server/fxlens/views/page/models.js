@@ -134,14 +134,15 @@ export class Models {
     const asked = CAPTURES.filter(name => this.entries.some(({ row }) => row.verdicts.some(each => each.capture === name)));
     /** @param {Row} row @param {string} name */
     const verdict = (row, name) => row.verdicts.find(each => each.capture === name);
+    // What the table is for comes first: in a narrow pane the rest is scrolled to.
     return [
       { label: 'Class', value: row => row.name, cell: row => this.title(row) },
-      { label: 'File', value: row => row.place.replace(/\d+$/, line => line.padStart(6, '0')), cell: row => made('span', 'place', row.place) },
-      { label: 'Constructed', value: row => row.construct.join(' '), cell: row => origin(row.construct) },
       ...asked.map(name => /** @type {Column} */ ({
         label: name, value: row => TONES.indexOf(verdict(row, name)?.tone ?? 'none'), cell: row => badge(verdict(row, name)),
       })),
       { label: 'Problems', numeric: true, value: row => row.problems.length, cell: row => problems(row) },
+      { label: 'File', value: row => row.place.replace(/\d+$/, line => line.padStart(6, '0')), cell: row => made('span', 'place', row.place) },
+      { label: 'Constructed', value: row => row.construct.join(' '), cell: row => origin(row.construct) },
       { label: 'Parameters', numeric: true, value: row => row.parameters, cell: row => (row.parameters === null ? '' : amount(row.parameters)) },
       { label: 'FLOPs', numeric: true, value: row => row.flops, cell: row => (row.flops === null ? '' : amount(row.flops)) },
     ];
