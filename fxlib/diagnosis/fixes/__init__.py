@@ -6,6 +6,7 @@ again and compares with eager, which is what makes a fix *preferred*; ``fix_all`
 
 from __future__ import annotations
 
+import ast
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
-from fxlib.diagnosis.fixes.elsewhere import other_callers
+from fxlib.diagnosis.fixes.elsewhere import derived, other_callers
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
@@ -108,11 +109,7 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
-            hazard = draft.hazard
-            if hazard is None and entry.kind == "rewrite" and site.function is not None:
-                # What it does with values that are no tensors may be something else.
-                caller = other_callers(source, site.function, project)
-                hazard = caller and f"`{site.function.name}` is also used in {caller}, perhaps with other values"
+            hazard = draft.hazard or _of_others(site, entry.kind)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -126,6 +123,23 @@ def propose(
             )
             fixes.append(fix)
     return fixes
+
+
+def _of_others(site: Site, kind: str) -> str | None:
+    """What others do with the code that is changed, which no proof tries."""
+    source, function, owner = site.source, site.function, site.source.class_of(site.node)
+    if function is not None and kind == "rewrite":
+        # With values that are no tensors it may do something else.
+        caller = other_callers(source, function, site.project)
+        if caller is not None:
+            return f"`{function.name}` is also used in {caller}, perhaps with other values"
+    if function is None or owner is None or not site.project:
+        return None
+    methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef)}
+    calls = any(isinstance(each, ast.Attribute) and each.attr in methods for each in ast.walk(function))
+    # A child may do without the constructor, and have methods of its own.
+    child = derived(source, owner) if kind == "module" or (kind == "rewrite" and calls) else None
+    return child and f"`{owner.name}` has a child in {child}"
 
 
 def _drafts(recipe: Recipe, site: Site) -> list[Draft]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["mentioned", "other_callers"]
+__all__ = ["derived", "mentioned", "other_callers"]
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
@@ -89,9 +89,17 @@ def other_callers(source: Source, function: FunctionNode, project: bool) -> str 
             return f"line {node.lineno}"  # type: ignore[attr-defined]
     if not project:
         return None
-    stem = Path(source.file).stem
-    stem = Path(source.file).parent.name if stem == "__init__" else stem
-    return mentioned(source.file, rf"\b{re.escape(name)}\b", rf"\b{re.escape(stem)}\b")
+    return mentioned(source.file, rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b")
+
+
+def derived(source: Source, owner: ast.ClassDef) -> str | None:
+    """Another file of the project with a class that derives from one of this file."""
+    bases = rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name)}\b"
+    return mentioned(source.file, bases, rf"\b{re.escape(_imported_as(source.file))}\b")
+
+
+def _imported_as(file: str) -> str:
+    return Path(file).parent.name if Path(file).stem == "__init__" else Path(file).stem
 
 
 def _reached(source: Source) -> set[str]:

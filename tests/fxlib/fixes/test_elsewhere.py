@@ -29,6 +29,34 @@ LOG = net(
     init="self.keep = False\nself.log = {}\n",
     signature="self, d",
 )
+BRANCH = (
+    HEAD
+    + """
+
+class Net(nn.Module):
+    def other(self, x):
+        return x * 3
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return self.other(x)
+"""
+)
+KEYS = (
+    HEAD
+    + """
+
+class Net(nn.Module):
+    def combine(self, a, b=1):
+        return a * b
+
+    def forward(self, d):
+        return self.combine(**d)
+"""
+)
+CHILD = ("child.py", "from net import Net\n\n\nclass Child(Net):\n    pass\n")
+OTHER_NET = ("child.py", "class Net:\n    pass\n\n\nclass Child(Net):\n    pass\n")
 DICT = "{'a': torch.randn(3, 4)}"
 INPUTS = "torch.linspace(-2, 3, 12).reshape(3, 4)"
 REPORT = "\n\ndef report(names):\n    return count(names)\n"
@@ -58,6 +86,12 @@ CASES = {
     "a list of another construction": (LIST, None, "FX110", "drop-list", False),
     "a list": (LIST.replace("    parts.append(x)", "    x = x + 1"), None, "FX110", "drop-list", True),
     "a dict of the module": (LOG, None, "FX113", "dict-union", False),
+    "a child in another file, of a new layer": (RATE, CHILD, "FX207", "dropout-module", False),
+    "a child of another class": (RATE, OTHER_NET, "FX207", "dropout-module", True),
+    "a child in another file, of a branch": (BRANCH, CHILD, "FX101", "if-to-where", False),
+    "a branch": (BRANCH, None, "FX101", "if-to-where", True),
+    "keys with defaults": (KEYS, None, "FX113", "index-mapping", False),
+    "keys": (KEYS.replace(", b=1", "").replace("a * b", "a"), None, "FX113", "index-mapping", True),
     "a new dict": (LOG.replace("self.log if self.keep else {}", "{}"), None, "FX113", "dict-union", True),
 }  # fmt: skip
 

@@ -228,11 +228,12 @@ def index_mapping(site: Site) -> Draft | None:
             return None
         base, quote = site.text(spread.value), site.source.quote
         text = ", ".join(f"{name}={base}[{quote}{name}{quote}]" for name in missing)
-        note = f"`{base}` must have no other keys" if len(missing) < len(names) else None
+        more = any(name not in given and name in defaults for name in names)
+        hazard = f"`{base}` must have no other keys" if more else None
         return Draft(
             "Pass the items by key",
             [site.source.replace_range(start, site.source.range_of(spread.value)[1], text)],
-            note,
+            hazard=hazard,
         )
     return None
 
