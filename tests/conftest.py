@@ -76,11 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def shared(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Iterator[Client]:
     """A server with a warm worker, for all tests that need none of their own: ``shared.lent(deadline=30)``."""
     from lsp_client import started
 
-    with started(tmp_path_factory.mktemp("shared"), environment={"VIRTUAL_ENV": ""}) as client:
+    warm = {"VIRTUAL_ENV": str(warm_python / "plain")}
+    with started(tmp_path_factory.mktemp("shared"), environment=warm) as client:
         yield client
 
 

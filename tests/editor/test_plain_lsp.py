@@ -16,7 +16,7 @@ CONDITION = "logits.max() > 10.0"
 
 
 @pytest.fixture
-def use(tmp_path):
+def use(tmp_path, warm):
     """Runs an editor on a copy of the example, and gives what it wrote down."""
 
     def run(*command: str) -> dict:

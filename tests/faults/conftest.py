@@ -15,7 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=1, help="seed of the first random session")
     group.addoption("--minutes", type=float, default=0.1, help="minutes of the soak")
     group.addoption("--traces", type=int, default=60, help="traces of the soak, at least")
-    group.addoption("--documents", type=int, default=16, help="documents that are open at once, with 20 edits each")
+    group.addoption("--documents", type=int, default=8, help="documents that are open at once, with 20 edits each")
     group.addoption("--stride", type=int, default=151, help="characters from one traced prefix of a file to the next")
 
 

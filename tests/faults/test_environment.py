@@ -165,6 +165,7 @@ def test_no_more_processes(tmp_path: Path, report):
         report(outcome="named", recovered=time.monotonic() - began)
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP"])
 def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
     """Code that ends or stops the process it was forked from: its own file is named or traced, others go on."""

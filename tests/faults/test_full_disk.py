@@ -83,7 +83,7 @@ def test_own_files_stay_as_they_were(tmp_path: Path, warm_python: Path, report):
     assert done.returncode == 0
     before = (tmp_path / "fxlens-baseline.json").read_text()
     (tmp_path / "net.py").write_text(BROKEN.replace("Net", "Other"))
-    done = run("check", "--quick", "--all", "--write-baseline", "--worker", "spawn", "net.py", cwd=tmp_path, most=20)
+    done = run("check", "--quick", "--all", "--write-baseline", "net.py", cwd=tmp_path, most=20, **warm)
     assert done.returncode == 2 and "File too large" in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert (tmp_path / "fxlens-baseline.json").read_text() == before
     done = run("check", "--quick", "--all", "--worker", "spawn", "net.py", cwd=tmp_path, most=20)

@@ -72,7 +72,7 @@ def test_no_process_outlives_the_command(tmp_path: Path, name: str, report):
     report(tries=2, outcome="none left")
 
 
-@pytest.mark.parametrize(("command", "how"), [("estimate", None), ("lower", signal.SIGKILL), ("bench", signal.SIGKILL)])
+@pytest.mark.parametrize(("command", "how"), [("estimate", None), ("lower", signal.SIGKILL)])
 def test_no_process_outlives_a_job_on_one_model(tmp_path: Path, command: str, how: signal.Signals | None, report):
     """A daemon in a session of its own, of a constructor that then hangs."""
     mark = f"{MARK}-{os.getpid()}-{command}-{how}"

@@ -122,6 +122,7 @@ def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: s
     report(outcome="ended")
 
 
+@pytest.mark.usefixtures("warm")
 def test_truncated_and_garbled_frames(tmp_path: Path, report):
     """After bytes that are no frame the stream cannot be trusted: the server must go on or end, and leave nothing."""
     garbage = [b"Content-Length: 50\r\n\r\n{", b"Content-Length: x\r\n\r\n{}", b"\x00\xff" * 999,
@@ -158,6 +159,7 @@ def test_enormous_message(server: Client, folder: Path, report):
     report(outcome="16 MiB of text are traced", recovered=taken)
 
 
+@pytest.mark.usefixtures("warm")
 def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     hover = {"textDocument": {"uri": "file:///x.py"}, "position": {"line": 0, "character": 0}}
     server = Client(tmp_path)
@@ -398,6 +400,7 @@ def test_many_documents_and_20_times_as_many_edits(
     report(tries=21 * many, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 
 
+@pytest.mark.usefixtures("warm")
 def test_restart_during_requests(tmp_path: Path, report):
     with started(tmp_path) as server:
         uri = server.open(tmp_path / "slow.py", SLOW)
@@ -415,6 +418,7 @@ def test_restart_during_requests(tmp_path: Path, report):
     report(tries=1, outcome="answered in the new worker", recovered=taken)
 
 
+@pytest.mark.usefixtures("warm")
 def test_worker_killed(tmp_path: Path, report):
     """The zygote, or a job, killed from outside at a random time."""
     choose, slowest = random.Random(2), 0.0

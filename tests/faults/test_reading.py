@@ -169,6 +169,7 @@ def test_the_index_is_started_again_and_what_waits_for_it_is_bounded(tmp_path: P
     report(tries=60, outcome="one text of each file waits")
 
 
+@pytest.mark.usefixtures("warm")
 def test_the_index_ends_with_a_server_that_is_killed_while_it_is_at_work(tmp_path: Path, report):
     hostile(tmp_path)
     server = Client(tmp_path)

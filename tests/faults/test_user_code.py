@@ -141,7 +141,7 @@ WITHOUT_END = {
         "os.fork() or [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]; time.sleep(999)",
         "400 MiB",
     ),
-    "a fork bomb": ("[os.fork() for _ in range(9)]; time.sleep(999)", "processes"),  # 512: enough
+    "a fork bomb": ("[os.fork() for _ in range(7)]; time.sleep(999)", "processes"),  # 128: 64 are the most
     "memory of a child in its own session": (
         "os.fork() or (os.setsid(), [bytearray(b'x') * (1 << 22) for _ in iter(int, 1)]); time.sleep(999)",
         "400 MiB",
@@ -157,10 +157,10 @@ WITHOUT_END = {
         "400 MiB",
     ),
     "sessions of their own": (
-        "for _ in range(200): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
+        "for _ in range(100): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
         "processes",
     ),
-    "programs started": ("for _ in range(999): subprocess.Popen(['sleep', '999'])", "processes"),
+    "programs started": ("for _ in range(100): subprocess.Popen(['sleep', '999'])\ntime.sleep(999)", "processes"),
 }
 
 

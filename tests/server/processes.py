@@ -9,16 +9,17 @@ from pathlib import Path
 
 from fxlens.ipc.processes import children_of
 from lsp_client import Client
+from warm_python import work_of
 
 
 def descendants(pid: int) -> list[int]:
-    """All living processes below this one."""
-    import psutil
-
-    try:
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+    """All processes below this one.  The fork of a warm interpreter counts as the process that has asked for it."""
+    found, waiting = [], [work_of(pid)]
+    while waiting:
+        below = [work_of(each) for each in children_of(waiting.pop())]
+        found += below
+        waiting += below
+    return found
 
 
 def settled(pid: int, most: int, seconds: float = 60.0) -> list[int]:
@@ -34,8 +35,9 @@ def tree(pid: int) -> str:
     import psutil
 
     lines = []
-    for child in psutil.Process(pid).children(recursive=True):
+    for each in descendants(pid):
         try:
+            child = psutil.Process(each)
             seconds = time.time() - child.create_time()
             command = " ".join(child.cmdline())
             lines.append(f"{child.pid} of {child.ppid()}, {child.num_threads()} threads, {seconds:.0f} s: {command}")
@@ -50,7 +52,7 @@ def zygotes(pid: int) -> list[int]:
     for each in children_of(pid):
         try:
             if b"zygote.py" in Path(f"/proc/{each}/cmdline").read_bytes():
-                found.append(each)
+                found.append(work_of(each))
         except OSError:
             continue
     return found

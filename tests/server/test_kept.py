@@ -256,8 +256,17 @@ TOP = ["# a comment", "", "SCALE = 3", "EXTRA = [1, 2]", "def other(x):\n    ret
 
 
 def edited(text: str, dice: random.Random) -> str:
-    """The text after one random edit of a person's kind."""
+    """The text after one random edit of a person's kind, or two at once."""
+    text = _edited(text, dice)
+    return _edited(text, dice) if dice.random() < 0.1 else text
+
+
+def _edited(text: str, dice: random.Random) -> str:
     lines = text.split("\n")
+    kind = dice.random()
+    if kind < 0.15:
+        _at_border(lines, dice)
+        return "\n".join(lines)
     kind = dice.random()
     at = dice.randrange(len(lines))
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
@@ -287,6 +296,27 @@ def edited(text: str, dice: random.Random) -> str:
     return "\n".join(lines)
 
 
+def _at_border(lines: list[str], dice: random.Random) -> None:
+    """An edit at the begin or the end of a function, or of how far a line is indented."""
+    begins = [number for number, line in enumerate(lines) if line.lstrip().startswith("def ")] or [0]
+    at = dice.choice(begins)
+    while (after := dice.random() < 0.5) and at + 1 < len(lines) and lines[at + 1][:1] in ("", " "):
+        at += 1  # towards the end
+    line = lines[at]
+    indent = line[: len(line) - len(line.lstrip())]
+    kind = dice.randrange(5)
+    if kind == 0:
+        lines[at + after : at + after] = [indent + dice.choice(("# at the border", "    x = x + 1", "    pass", ""))]
+    elif kind == 1:
+        lines[at:at] = [indent + dice.choice(("@torch.no_grad()", "@staticmethod", "@noted"))]
+    elif kind == 2:
+        lines[at] = f"    {line}" if dice.random() < 0.5 else line.removeprefix("    ")
+    elif kind == 3:
+        lines[at + 1 : at + 1] = [f"{indent}    {each}" for each in ('"""Text', "# that is no comment", '"""')]
+    else:
+        lines[at] += dice.choice(("  # said", ";", " \\", "  # type: ignore"))
+
+
 def _move(lines: list[str], at: int, indent: str, dice: random.Random) -> None:
     """An edit that does little more than to move lines."""
     kind = dice.randrange(6)
@@ -313,12 +343,26 @@ class Both:
         launch = Launch(find_python("", None), str(path.parent))
         self.path, self.warm, self.cold = path, Pool(launch), Pool(launch)
         self.cold.kept.learn = lambda *arguments: None  # type: ignore[method-assign]
-        self.used = 0
+        self.used = self.grafted = 0
         self.said: dict[str, dict[str, Any]] = {}
         """What a new process says of a text."""
         self.told: list[str] = []
         """The models of the last text that were not traced again."""
         self.rehearsed = True
+        judged = self.warm.kept.run
+
+        async def run(message: Any, limits: Limits, on_event: Any) -> Any:
+            steps = []
+
+            def observe(event: Any) -> None:
+                steps.append(event.get("step"))
+                on_event(event)
+
+            outcome = await judged(message, limits, observe)
+            self.grafted += outcome is not None and outcome.end == "done" and "import" not in steps
+            return outcome
+
+        self.warm.kept.run = run  # type: ignore[method-assign]
 
     async def records(self, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """What both say, without times; the first is of the kept file where it was of use."""
@@ -384,6 +428,7 @@ def test_random_edits_are_judged_as_in_a_new_process(run, first):
             return
         assert both.used > EDITS // 12, f"only {both.used} of {EDITS // 3} edits used the kept file"
         assert told > EDITS // 18, f"only {told} models were not traced again"
+        assert both.grafted > EDITS // 18, f"of only {both.grafted} texts no more was read than the edit"
 
     run(test)
 
@@ -539,5 +584,26 @@ def test_what_a_forward_imports_is_told_after_an_edit_elsewhere(run):
             one, other = await both.records(each)
             assert one == other
             assert "FX311" in [found["code"] for found in one["findings"]]
+
+    run(test)
+
+
+WRITTEN = """import torch
+from net import Base, Net, Pair
+
+
+def test_pair():
+    Pair(Net(), Base(4))(torch.ones(3, 4))
+"""
+
+
+def test_a_test_that_is_written_is_read_with_the_next_edit(run):
+    async def test(both: Both) -> None:
+        for number in range(3):
+            if number == 2:
+                both.path.with_name("test_net.py").write_text(WRITTEN)
+            one, cold = await both.records(TEXT.replace("x = x * 2", f"x = x * {number}"))
+            assert one == cold
+        assert one["files"][-1].endswith("test_net.py") and both.used == 2 * FORKS
 
     run(test)

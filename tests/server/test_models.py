@@ -35,8 +35,7 @@ def server(factory: pytest.TempPathFactory, trusted: bool) -> Iterator[Client]:
     (root / "deep").mkdir()
     (root / "net.py").write_text(MODEL)
     (root / "deep" / "branch.py").write_text(BRANCH)
-    # With a real interpreter: forks of the warm one are no descendants of the server.
-    environment = {"XDG_CACHE_HOME": str(factory.mktemp("cache")), "VIRTUAL_ENV": ""}
+    environment = {"XDG_CACHE_HOME": str(factory.mktemp("cache"))}
     with Client(root, trusted=trusted, environment=environment) as client:
         yield client
 

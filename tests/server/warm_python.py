@@ -2,9 +2,10 @@
 
 ``started`` makes two folders that look like virtual environments.  The ``bin/python`` of each hands what it is asked
 for to a process that has done all that a worker does before its hello, and waits for the end of the fork that this one
-makes.  In ``captures`` that process has imported torch's compiler too, and all that the worker for torch.export and
-torch.compile has; in ``plain`` it has not.  Whatever is no worker of these packages, or could import something else, is
-left to the real interpreter.  Both processes wait until they are asked before they import anything.
+makes; `work_of` says which fork that is.  In ``captures`` that process has imported torch's compiler too, and all that
+the worker for torch.export and torch.compile has; in ``plain`` it has not.  Whatever is no worker of these packages, or
+could import something else, is left to the real interpreter.  Both processes wait until they are asked before they
+import anything.
 
 ``python warm_python.py FOLDER FXLENS FXLIB`` keeps the two until its input ends, for programs in other languages.
 """
@@ -56,6 +57,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 
 
 KINDS = ("plain", "captures")
+FORKS = "forks"
+"""The folder with a link for each process that has asked: to the number of its fork."""
 
 
 @contextlib.contextmanager
@@ -75,6 +78,7 @@ def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
     python.write_text(ASKS.format(python=sys.executable, zygote=zygote_of(packages), packages=packages,
                                   address=address, captures=captures))  # fmt: skip
     python.chmod(0o755)
+    (folder / kind / FORKS).mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(16)
@@ -94,6 +98,16 @@ def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
 
 def zygote_of(packages: Sequence[str]) -> str:
     return str(Path(packages[0], "worker", "zygote.py"))
+
+
+def work_of(pid: int) -> int:
+    """The fork that does the work of a process, where that one is of an interpreter of these; else itself."""
+    with contextlib.suppress(OSError, IndexError):
+        script = Path(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[2]))
+        for kind in KINDS:
+            with contextlib.suppress(OSError):
+                return int(os.readlink(script.parents[2] / kind / FORKS / str(pid)))
+    return pid
 
 
 def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
@@ -139,6 +153,7 @@ def asked(listener: socket.socket) -> list[str]:
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(listener, select.POLLIN)
+    links = Path(listener.getsockname()).parent / FORKS
     forks: dict[int, tuple[int, int, socket.socket]] = {}  # by both descriptors: that of its end, and who waits for it
     while True:
         fd, _ = poll.poll()[0]  # the others are told again: what is done here may close and open them
@@ -157,6 +172,7 @@ def asked(listener: socket.socket) -> list[str]:
                 return [arguments[0], ",".join(map(str, passed[3:])), *arguments[2:]]
             for each in passed:
                 os.close(each)
+            (links / str(asking(connection))).symlink_to(str(pid))
             end = os.pidfd_open(pid)
             for each in (end, connection.fileno()):
                 forks[each] = (pid, end, connection)
@@ -168,6 +184,7 @@ def asked(listener: socket.socket) -> list[str]:
                     with contextlib.suppress(ProcessLookupError):
                         kill(pid, signal.SIGKILL)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            (links / str(asking(connection))).unlink()
             with contextlib.suppress(OSError):
                 connection.send(status.to_bytes(4, "big", signed=True))
             for each in (end, connection.fileno()):
@@ -175,6 +192,11 @@ def asked(listener: socket.socket) -> list[str]:
                 del forks[each]
             os.close(end)
             connection.close()
+
+
+def asking(connection: socket.socket) -> int:
+    """The process at the other end."""
+    return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
 def received(connection: socket.socket) -> tuple[tuple[list[str], dict[str, str], str], list[int]]:

@@ -54,6 +54,13 @@ class _Held(NamedTuple):
     marks: list[tuple[Any, list[Any], list[int]]]
 
 
+def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
+    """Whether functions may write to parameters, and whether they may say which of these need gradients. Then that is
+    kept, too."""
+    names = {name for function in functions for name in names_in(function.__code__)}
+    return not _OF_PARAMETERS.isdisjoint(names), not _OF_GRADIENTS.isdisjoint(names)
+
+
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
     return container, [*container], [*map(id, container.values())] if isinstance(container, dict) else []
 
@@ -90,17 +97,16 @@ class Snapshot:
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
-        names = {name for function in functions for name in names_in(function.__code__)}
-        # Then parameters are kept, too.
-        self._doubt = not _OF_PARAMETERS.isdisjoint(names)
+        self._doubt = _written_by(functions)
+        parameters, gradients = self._doubt
         self._needing: dict[nn.Parameter, bool] = {}
         self._left = _MOST
-        held: list[tuple[str, Any]] = []
+        self._held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
         self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
         self._keep_generators()
-        classes: dict[type, None] = {}
+        self._classes: dict[type, None] = {}
         for path, module, own, leaf in modules:
             attributes = module.__dict__
             tables = {
@@ -108,12 +114,12 @@ class Snapshot:
                 for name in (("_buffers",) if leaf else _TABLES)
                 if isinstance(table := attributes.get(name), (dict, set))
             }
-            if not _OF_GRADIENTS.isdisjoint(names):
+            if gradients:
                 self._needing |= {each: each.requires_grad for each in module._parameters.values() if each is not None}
             marks = [_marked(attributes), *[_marked(attributes[name]) for name in tables]]
             self._modules.append(_Held(path, module, dict(attributes), tables, marks))
             self._keep_tensors(path, module, module._buffers.items())
-            if self._doubt:
+            if parameters:
                 self._keep_tensors(path, module, module._parameters.items())
             for name, value in own:
                 if isinstance(value, (torch.Tensor, list, tuple, dict)):
@@ -121,13 +127,13 @@ class Snapshot:
                     self._keep_tensors(path, module, leaves)
             if leaf:
                 continue
-            held += own
-            classes.update(dict.fromkeys(type(module).__mro__))
+            self._held += own
+            self._classes.update(dict.fromkeys(type(module).__mro__))
             for name, value in own:
                 if isinstance(value, (dict, list, set)):
                     self._containers.append((module, path, name, value, copy.copy(value)))
         self._contents = _Contents([container for each in self._modules for container, _, _ in each.marks])
-        self.shared = Shared(functions, classes, held)
+        self.shared = Shared(functions, self._classes, self._held)
 
     def _keep_generators(self) -> None:
         self._random = random.getstate()
@@ -137,7 +143,14 @@ class Snapshot:
     def renewed(self) -> bool:
         """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
         self._keep_generators()
-        return not self.changes() and not self.shared.changes()
+        return not self.changes() and not self.shared.changes() and self.needing() == [*self._needing.values()]
+
+    def follow(self, functions: Iterable[FunctionType]) -> bool:
+        """Keeps what these functions have elsewhere, as it is now; False where that is no snapshot of theirs, since
+        these may write to other things than the ones before."""
+        functions = list(functions)
+        self.shared = Shared(functions, self._classes, self._held)
+        return self._doubt == _written_by(functions)
 
     def _keep_tensors(self, path: str, module: nn.Module, found: Iterable[tuple[str, torch.Tensor | None]]) -> None:
         for name, tensor in found:

@@ -29,17 +29,22 @@ class _Ahead:
 
     def __init__(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> None:
         self._of = root, leaves, own_tracer
-        modules = reach.reached(root, StrictTracer(leaves, own_tracer).is_leaf_module)
-        self.functions = reach.reachable(root, modules)
+        self._modules = reach.reached(root, StrictTracer(leaves, own_tracer).is_leaf_module)
+        self.functions = reach.reachable(root, self._modules)
         self._names = self._named()
-        self.snapshot = Snapshot(modules, self.functions)
+        self.snapshot = Snapshot(self._modules, self.functions)
 
     def _named(self) -> list[list[str]]:
         return [[*reach.names_in(function.__code__)] for function in self.functions]
 
     def is_of(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> bool:
-        """Whether it is what would be found now: functions may do something else, but name the same."""
-        return (root, leaves, own_tracer) == self._of and self._names == self._named() and self.snapshot.renewed()
+        """Whether it is what would be found now; what functions reach that do something else is looked up again."""
+        if (root, leaves, own_tracer) != self._of or not self.snapshot.renewed():
+            return False
+        if self._names == self._named():
+            return True
+        self.functions = reach.reachable(root, self._modules)
+        return self.snapshot.follow(self.functions)
 
 
 _ahead: dict[int, _Ahead] = {}

@@ -16,7 +16,9 @@ from typing import Any
 
 from fxlib.ir.span import Span
 
-__all__ = ["ancestors", "at_span", "column_of", "function_tree", "head_of", "nodes_of", "parse", "span_of", "text_of"]
+__all__ = [
+    "ancestors", "at_span", "column_of", "function_tree", "head_of", "moved", "nodes_of", "parse", "span_of", "text_of",
+]  # fmt: skip
 
 FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -50,7 +52,32 @@ def _shared(code: CodeType) -> FunctionTree | None:
         tree = _linked(parse(code))
         if tree is not None and tree.end_lineno == last:
             _written[mark] = tree
+            tree.mark = mark  # type: ignore[union-attr]
     return tree
+
+
+def moved(old: CodeType, new: CodeType) -> None:
+    """``new`` is ``old`` on other lines and has taken its place everywhere: what is known of it goes with it."""
+    known = _functions.pop(id(old), None)
+    tree: Any = known and known[1]
+    if tree is None or min(each.lineno for each in (tree, *tree.decorator_list)) != old.co_firstlineno:
+        return
+    by = new.co_firstlineno - old.co_firstlineno
+    for node in tree.nodes:
+        if hasattr(node, "lineno"):
+            node.lineno += by
+            node.end_lineno += by
+    tree.found.clear()
+    if mark := vars(tree).pop("mark", None):
+        _written.pop(mark, None)
+    for of, (lookers, made) in vars(tree).get("rewritten", {}).items():
+        tree.rewritten[of] = lookers, made and (_below(made[0], by), made[1])
+    _functions[id(new)] = weakref.ref(new, functools.partial(_functions.pop, id(new))), tree
+
+
+def _below(code: CodeType, by: int) -> CodeType:
+    inner = tuple(_below(each, by) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_firstlineno=code.co_firstlineno + by, co_consts=inner)
 
 
 def parse(code: CodeType) -> FunctionTree | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
 import os
 import random
@@ -20,13 +21,19 @@ from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.fixes.resize import Resize
 from fxlib.ir.leaves import map_tensors, tensors_in
+from fxlib.ir.modules import copy_of
 
 __all__ = [
     "EXTREME",
+    "KINDS",
+    "NEGATED",
     "NOT_FINITE",
     "STEEP",
+    "WHOLE",
     "Outcome",
     "agree",
+    "in_another_dtype",
+    "of_kind",
     "run",
     "same_state",
     "seed_all",
@@ -39,9 +46,15 @@ Arguments = tuple[tuple, dict[str, Any]]
 
 _ITEMS = 100  # of a container whose content is compared
 _ZEROS = "zeros"
+NEGATED = "negated"
 LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
 NOT_FINITE = (NAN, MIXED)
-STEEP = ("the example", "negated", _ZEROS, LARGE, NAN)
+WHOLE = "in integers"
+KINDS = {"in double": torch.float64, "in half": torch.float16, WHOLE: torch.int64}
+"""Variants of other dtypes than the example's."""
+_ROUNDING = {torch.float64: (1e-9, 1e-10), torch.float16: (1e-2, 1e-3)}
+"""What a result may differ by, relatively and absolutely, in a variant of this dtype."""
+STEEP = ("the example", NEGATED, _ZEROS, LARGE, NAN)
 """Variants whose gradients are compared where that is quick: the others would take the same branches."""
 """Variants that are tried in eval mode only: what a module remembers would be NaN from then on."""
 _PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0}
@@ -84,10 +97,12 @@ def variants(
     given: Callable[[int], Arguments], resize: Resize | None = None, smaller: bool = False
 ) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
     """The example inputs, and others made of them that may take other branches: another size, where ``resize`` makes
-    one, other draws, signs, sizes of values, NaN; these are of the other size, too, where it is the ``smaller`` one."""
+    one, other dtypes, draws, signs, sizes of values, NaN; these are of the other size, too, where it is the ``smaller``
+    one."""
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
-        ("negated", 0, torch.neg),
+        *((name, 0, functools.partial(_as, dtype)) for name, dtype in KINDS.items()),
+        (NEGATED, 0, torch.neg),
         (_ZEROS, 0, torch.zeros_like),
         ("a hundred times", 0, lambda t: t * 100),
         ("a hundredth", 0, lambda t: t / 100),
@@ -98,6 +113,8 @@ def variants(
     ]
     for index, (name, seed, change) in enumerate(changes):
         args, kwargs = given(seed)
+        if name == WHOLE and not any(each.is_floating_point() for each in tensors_in(args, kwargs)):
+            continue
         if index and resize is not None and smaller:
             args, kwargs = resize((args, kwargs))
 
@@ -105,11 +122,24 @@ def variants(
             if not tensor.is_floating_point():
                 return tensor
             # What is computed of an input that needs gradients would be no input any more.
-            return change(tensor.detach()).requires_grad_(tensor.requires_grad)
+            other = change(tensor.detach())
+            return other.requires_grad_(tensor.requires_grad and other.is_floating_point())
 
         yield name, map_tensors(changed, args), map_tensors(changed, kwargs)
         if resize is not None and not index:
             yield "another size", *resize((args, kwargs))
+
+
+def _as(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in another dtype; as integers its values are apart from each other."""
+    return tensor.to(dtype) if dtype.is_floating_point else (4 * tensor.nan_to_num().clamp(-100, 100)).round().to(dtype)
+
+
+def of_kind(model: torch.nn.Module, name: str) -> torch.nn.Module:
+    """A copy of a model in the dtype of a variant of `KINDS`; integers leave a model as it is."""
+    dtype = KINDS[name]
+    model = copy_of(model)
+    return model.to(dtype) if dtype.is_floating_point else model
 
 
 def _strewn(tensor: torch.Tensor, factors: tuple[float, ...]) -> torch.Tensor:
@@ -215,7 +245,8 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
         return False, math.inf, f"{after_spec} instead of {before_spec}"
     worst = 0.0
     for left, right in zip(before, after, strict=True):
-        same, error, reason = _close(left, right)
+        own = old.name in KINDS and torch.is_tensor(left) and left.dtype == KINDS[old.name]
+        same, error, reason = _close(left, right, *(_ROUNDING.get(left.dtype, ()) if own else ()))
         worst = max(worst, error)
         if not same:
             return False, worst, reason
@@ -227,6 +258,11 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
         if not same:
             return False, error, f"the gradient of {name}: {reason}"
     return True, worst, ""
+
+
+def in_another_dtype(name: str, reason: str) -> str:
+    """What a note says of a variant of `KINDS` that differs."""
+    return f"it gives different results {name}: {reason}"
 
 
 def _other_kind(old: Any, new: Any, where: str = "the result") -> str | None:
@@ -261,7 +297,7 @@ def _is_dataclass(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _close(left: Any, right: Any) -> tuple[bool, float, str]:
+def _close(left: Any, right: Any, relative: float = 1e-4, absolute: float = 1e-6) -> tuple[bool, float, str]:
     """Equality up to rounding of tensors, arrays and numbers; a tensor equals an array or number of the same values,
     but a float is no int: nothing can be indexed with it."""
     if {type(left), type(right)} == {int, float}:
@@ -280,7 +316,7 @@ def _close(left: Any, right: Any) -> tuple[bool, float, str]:
         a, b = a.double(), b.double()
         difference = (a - b).abs()
         error = float(difference[difference.isfinite()].max()) if difference.isfinite().any() else 0.0
-        same = bool(torch.equal(a, b)) if exact else torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
+        same = bool(torch.equal(a, b)) if exact else torch.allclose(a, b, relative, absolute, equal_nan=True)
         return same, error, f"values differ by up to {error:.3g}"
     if left is right:
         return True, 0.0, ""

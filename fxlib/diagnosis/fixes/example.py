@@ -13,7 +13,19 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis import lazy_layers
-from fxlib.diagnosis.fixes.compare import EXTREME, STEEP, Outcome, agree, run, seed_all, take_weights, variants
+from fxlib.diagnosis.fixes.compare import (
+    EXTREME,
+    KINDS,
+    NEGATED,
+    STEEP,
+    Outcome,
+    agree,
+    of_kind,
+    run,
+    seed_all,
+    take_weights,
+    variants,
+)
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size
 from fxlib.diagnosis.fixes.switching import Switch
@@ -28,6 +40,7 @@ Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 _SLOW = 0.1  # seconds of the processor for one run
 _TRIALS = 0.75  # seconds for finding another size
 _CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
+_COPIED = 20_000_000  # parameters; to copy more of them for a run takes longer than the run
 _PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
 
 
@@ -52,6 +65,7 @@ class Example:
         self.lacking = lacking
         self._resize: Resize | None = None
         self._smaller = False
+        self._quick = False
         self.differentiable = False
 
     def made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
@@ -99,12 +113,12 @@ class Example:
         """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
         inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
 
-        The example comes first, then another size, then the others while time is left. Where the example is slow, the
-        other size is a smaller one: then train mode and gradients are those at that size, like the other variants, and
-        the example in train mode comes last. The second text
-        gets as many runs as the first (``like`` their outcomes, None for the first), since what a module remembers,
-        such as running means, depends on their number; but none after one that gives something else. ``weights`` are
-        those of the model.
+        The example comes first, then another size, then the others while time is left; other dtypes, with a copy of the
+        model in that dtype, only where a run is quick. Where the example is slow, the other size is a smaller one: then
+        train mode and gradients are those at that size, like the other variants, and the example in train mode comes
+        last. The second text gets as many runs as the first (``like`` their outcomes, None for the first), since what a
+        module remembers, such as running means, depends on their number; but none after one that gives something else
+        in the example's dtype. ``weights`` are those of the model.
         """
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
@@ -120,6 +134,10 @@ class Example:
             if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
                 break
             model.train(training)
+            if name in KINDS:
+                if (like or outcomes)[0].error is None:
+                    outcomes.append(run(of_kind(model, name), args, kwargs, name, False))
+                continue
             name = f"{name}, {'train' if training else 'eval'}"
             steep = self.differentiable and not training and name.startswith(STEEP)
             outcomes.append(run(model, args, kwargs, name, steep or index == self._smaller, steep))
@@ -129,13 +147,16 @@ class Example:
         return outcomes
 
     def _calls(self, named: Iterator[Variant]) -> Iterator[tuple[Variant, bool]]:
-        """Each variant in eval and in train mode, extreme ones in eval mode only; a slow example in train mode last."""
+        """Each variant in eval and in train mode, extreme ones and other dtypes in eval mode only; a slow example in
+        train mode last."""
         last: Variant | None = None
         for index, variant in enumerate(named):
+            if variant[0] in KINDS and not self._quick:
+                continue
             yield variant, False
             if self._smaller and not index:
                 last = variant
-            elif variant[0] not in EXTREME:
+            elif variant[0] not in EXTREME and variant[0] not in KINDS:
                 yield variant, True
         if last is not None:
             yield last, True
@@ -149,11 +170,17 @@ class Example:
         for switch.way in range(count + 1):
             ways.append([])
             named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
-            first, number = int(self._smaller), 4 if self.differentiable and self._resize else 2
-            for (name, args, kwargs), training in itertools.islice(self._calls(named), first, first + number):
-                model.train(training)
+            number = 4 if self.differentiable and self._resize else 2
+            sized = itertools.takewhile(lambda call: call[0][0] != NEGATED, self._calls(named))
+            for index, ((name, args, kwargs), training) in enumerate(itertools.islice(sized, int(self._smaller), None)):
                 switch.asked.clear()
-                outcome = run(model, args, kwargs, f"switched, {name}", True, self.differentiable)
+                if name in KINDS:
+                    outcome = run(of_kind(model.eval(), name), args, kwargs, name, False)
+                elif index < number:
+                    model.train(training)
+                    outcome = run(model, args, kwargs, f"switched, {name}", True, self.differentiable)
+                else:
+                    continue
                 if min(switch.way, count - 1) not in switch.asked:
                     outcome.error = "not taken"
                 ways[-1].append(outcome)
@@ -181,6 +208,7 @@ class Example:
 
         if not runs(args, kwargs):
             return None
+        self._quick = taken < _CHEAP and sum(each.numel() for each in model.parameters()) < _COPIED
         # To find a smaller size pays off where the example takes long.
         end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.

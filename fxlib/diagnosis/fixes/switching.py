@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fxlib.diagnosis.fixes.compare import Outcome, agree
+from fxlib.diagnosis.fixes.compare import KINDS, WHOLE, Outcome, agree, in_another_dtype
 from fxlib.diagnosis.fixes.fix import SWITCH
 
 __all__ = ["Switch", "differing", "switching"]
@@ -45,9 +45,10 @@ def switching() -> Iterator[Switch]:
         delattr(builtins, SWITCH)
 
 
-def differing(before: Ways, after: Ways) -> tuple[bool, str | None, list[str]]:
-    """Compare both texts: (whether every way was taken without an error, what differs, what callers notice)."""
-    every, effects = True, []
+def differing(before: Ways, after: Ways) -> tuple[bool, str | None, list[str], list[str]]:
+    """Compare both texts: (whether every way was taken without an error, what differs, what callers notice, what
+    differs in integers)."""
+    every, effects, whole = True, list[str](), list[str]()
     for old_ones, new_ones in zip(before, after, strict=True):
         compared = False
         for old, new in zip(old_ones, new_ones, strict=True):
@@ -55,8 +56,12 @@ def differing(before: Ways, after: Ways) -> tuple[bool, str | None, list[str]]:
                 continue  # the numbers of this input are none for that branch
             compared = True
             same, _, reason = agree(old, new)
+            if old.name in KINDS:
+                if not same:
+                    (whole if old.name == WHOLE else effects).append(in_another_dtype(old.name, reason))
+                continue
             if not same:
-                return True, reason, []
-            effects += [effect for effect in old.differing_effects(new) if effect not in effects]
+                return True, reason, [], []
+            effects += old.differing_effects(new)
         every = every and compared
-    return every, None, effects
+    return every, None, list(dict.fromkeys(effects)), list(dict.fromkeys(whole))

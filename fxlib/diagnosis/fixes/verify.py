@@ -18,9 +18,12 @@ from torch.nn.parameter import is_lazy
 from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose, read_file
 from fxlib.diagnosis.fixes.compare import (
+    KINDS,
     NOT_FINITE,
+    WHOLE,
     Outcome,
     agree,
+    in_another_dtype,
     run,
     same_state,
     seed_all,
@@ -396,8 +399,16 @@ class Checker:
             verdict.note = "not compared with eager: " + self._why_not(before)
             return
         verdict.same_eager = True
+        notes: list[str] = []
+        grown = not after.weights.keys() <= before.weights.keys()
         for old, new in pairs:
+            if old.name in KINDS and (old.error is not None or (grown and old.name != WHOLE)):
+                continue  # eager refuses that dtype; or what was no part of the model now follows it
             same, error, reason = agree(old, new)
+            if old.name in KINDS:
+                if not same:
+                    (notes if old.name == WHOLE else verdict.side_effects).append(in_another_dtype(old.name, reason))
+                continue
             verdict.max_error = max(verdict.max_error, error)
             if not same and old.name.startswith(NOT_FINITE) and math.isfinite(error):
                 verdict.side_effects.append(f"it gives different results for non-finite values: {reason}")
@@ -413,10 +424,10 @@ class Checker:
             self._steady(state, after.state), after.state
         ):
             verdict.side_effects.append("the state of the module after a call differs")
-        if verdict.side_effects:
-            verdict.note = "; ".join(verdict.side_effects)
-        elif self.assumed:
-            verdict.note = self._on_what(before)
+        notes = verdict.side_effects + notes
+        if self.assumed and not verdict.side_effects:
+            notes.append(self._on_what(before))
+        verdict.note = "; ".join(notes) or None
 
     def _compare_parameters(self, verdict: Verdict, fix: Fix, before: _Side, after: _Side) -> None:
         """A layer that was made anew in each call, untrained, would be trained and saved with the model."""
@@ -444,13 +455,14 @@ class Checker:
                 except Exception as error:
                     verdict.same_eager, verdict.note = None, f"not compared with eager on all branches: {error!r}"
                     return
-        every, reason, effects = differing(*sides)
+        every, reason, effects, whole = differing(*sides)
         if reason is not None:
             verdict.same_eager = False
             verdict.note = f"the edited model gives different results on another branch: {reason}"
-        elif effects:
+        elif effects or (every and whole):
             verdict.side_effects = list(dict.fromkeys([*verdict.side_effects, *effects]))
-            verdict.note = "; ".join(verdict.side_effects)
+            known = verdict.note or ""
+            verdict.note = "; ".join(filter(None, [known, *(each for each in (*effects, *whole) if each not in known)]))
         elif not every:
             verdict.same_eager = None
             verdict.note = "not compared with eager on all branches: no input that was tried reaches them"

@@ -47,14 +47,14 @@ of them. A NumPy scalar is none of these, although it looks like a number. Conve
         "Tracing cannot record an assignment into a traced value: {it}",
         "error",
         """`x[0] = 1` changes a tensor in place through Python's item assignment, which torch.fx does not record.
-Compute a new tensor: `torch.where`, `index_fill`, `select_scatter`, `masked_fill`, or a wrapped setter **that
+Compute a new tensor: `masked_fill`, `index_fill`, `select_scatter`, `torch.where`, or a wrapped setter **that
 returns the tensor** (the result of a setter that returns nothing is unused, and the call may be deleted).""",
         "'Proxy' object does not support item assignment",
         ("setitem-functional", "setitem-wrapped", "lift-block"),
         net("        y = x.clone()\n        y[:, 0] = 1  # <- here\n        return y\n"),
         net("        return torch.select_scatter(x, torch.ones_like(x[:, 0]), 1, 0)\n"),
         writes=True,
-        advice="Use torch.where, index_fill or select_scatter",
+        advice="Use masked_fill, index_fill or select_scatter",
     ),
     Rule(
         "FX151",

@@ -34,15 +34,6 @@ _IDLE_SECONDS = 0.04
 _KILL_SECONDS = 8.0  # how long a zygote may take to make or to kill a process
 
 
-def _sent_at_once(channel: socket.socket, data: bytes) -> memoryview:
-    """Sends what the channel takes now, so that the process begins before this one has made its streams; the rest."""
-    channel.setblocking(False)
-    try:
-        return memoryview(data)[channel.send(data) :]
-    except OSError:  # its process may be gone, which is noticed where it is listened to
-        return memoryview(data)
-
-
 @dataclass
 class _Running:
     """A forked process: waiting for its job, or doing it."""
@@ -52,10 +43,19 @@ class _Running:
     output: PipeCapture
     stacks: PipeCapture
     """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
+    unsent: bytes = b""
     pid: int | None = None
     refused: str = ""
     """Why the system made no process."""
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def send(self, data: bytes) -> None:
+        """Sends what the channel takes now, so that the process begins before this one has made its streams; the rest
+        is ``unsent``."""
+        self.channel.setblocking(False)
+        self.unsent += data
+        with contextlib.suppress(OSError):  # its process may be gone, which is noticed where it is listened to
+            self.unsent = self.unsent[self.channel.send(self.unsent) :]
 
 
 class ForkWorker:
@@ -76,6 +76,8 @@ class ForkWorker:
         self.memory = 0
         self.base: ForkWorker | None = None
         self.pid: int | None = None
+        self.before: Data | None = None
+        """The message of the job before, if a process that waits for the next one gets ready with that."""
         self._compiler = ""
         """Of torch's compiler: ``coming`` while the zygote imports it, and cannot do anything else; then ``there``."""
         self._numbers = itertools.count(1)
@@ -178,7 +180,7 @@ class ForkWorker:
         except BaseException:
             await worker.close()
             raise
-        worker.hello = self.hello
+        worker.hello, worker.before = self.hello, message
         worker._make_spare()
         return worker
 
@@ -217,13 +219,13 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
-        left = _sent_at_once(job.channel, protocol.encode(message))
+        job.send(protocol.encode(message))
         progress = Progress(Watch(limits, job.stacks.capture, steps_of(message)))
         watching = asyncio.create_task(self._watch(job, progress))
         try:
             reader, writer = await asyncio.open_unix_connection(sock=job.channel)
             try:
-                writer.write(left)
+                writer.write(job.unsent)
                 await progress.follow(reader, on_event)
             finally:
                 # At once: to close it would wait until all is sent, and the socket is closed before.
@@ -277,6 +279,9 @@ class ForkWorker:
         if not self.alive:
             self._discard(job)
             return None
+        if warm and self.before is not None:
+            with contextlib.suppress(protocol.TooLarge):
+                job.send(protocol.encode({"before": self.before}))
         return job
 
     def _discard(self, job: _Running | None) -> None:

@@ -45,16 +45,17 @@ class KeptFile:
         """The job in a fork of the process; None where the file has to be executed anew."""
         if self._rehearsing is not None and not self._begun:
             self._rehearsing.cancel()
-        unfit = unknown = False
+        unfit = unknown = parsed = False
         models = 0
         answers = self._answers or Answers(message)
         telling = answers.telling()
         self.same = telling.same
 
         def observe(event: Event) -> None:
-            nonlocal unfit, unknown, models
+            nonlocal unfit, unknown, parsed, models
             kind = event.get("event")
             unfit, unknown = unfit or kind == "unfit", unknown or kind == "unknown"
+            parsed = parsed or kind == "diagnosed"
             models += kind in ("target", "same")
             for each in telling.told(event):
                 on_event(each)
@@ -62,6 +63,8 @@ class KeptFile:
         outcome = await self.worker.run(answers.added_to(message), limits, observe)
         if unfit or outcome.early or not self.worker.alive:
             return None
+        if parsed:
+            self.worker.before = message
         self._traced += len(telling.same) < models
         again = unknown or self._traced >= _TRACED
         if again and models > 1 and outcome.end == "done" and (self._rehearsing is None or self._rehearsing.done()):

@@ -19,13 +19,14 @@ from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.record import Finding, Graph, Record, Target
+from fxlens.sources import known as known_of
 from fxlens.sources import parsing, positions, targets
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from fxlens.host.pool import Pool
-    from fxlens.worker import unchanged, user_file
+    from fxlens.worker import reading, unchanged, user_file
     from fxlens.worker.job import Job
 
 _MOST_PROCESSES = 6
@@ -45,37 +46,43 @@ def work(job: Job) -> None:
     changed, ``unknown`` if that cannot be told for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
     rehearsal."""
     from fxlens.worker import (
-        candidates,
         construct,
         definitions,
         isolation,
         kept,
         models,
+        pages,
         placeholders,
         problems,
+        reading,
         unchanged,
         user_file,
     )
 
     started = time.perf_counter()
     known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
-    try:
-        tree = ast.parse(job.text)
-    except parsing.ERRORS as error:
-        job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
-        return
-    if not targets.may_have_models(tree, job.text) and not job.config_targets:
-        job.send("diagnosed")
-        job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
-        return
-    candidates_of_file = candidates.find(job, tree)
-    found = candidates_of_file.targets
-    job.step("import")
     replaced = user_file.Replaced()
-    namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
-    if namespace is None and kept.is_there():
-        job.send("unfit")
-        return
+    namespace: ModuleType | None = None
+    if grafted := kept.grafted(job) if kept.is_there() else None:
+        read, namespace = grafted
+    else:
+        try:
+            tree = ast.parse(job.text)
+        except parsing.ERRORS as error:
+            job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
+            return
+        if not targets.may_have_models(tree, job.text) and not job.config_targets:
+            job.send("diagnosed")
+            job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
+            return
+        read = reading.whole(job, tree)
+        job.step("import")
+        namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+        if namespace is None and kept.is_there():
+            job.send("unfit")
+            return
+    found = read.found.targets
+    known_of.add(found, job.known)
     if namespace is not None and job.tracer is not None:
         try:
             job.tracer.load()
@@ -90,9 +97,9 @@ def work(job: Job) -> None:
         skip = set(job.message["skip"])
         wanted = [each for each in found if construct.is_model(namespace, each)]
         if wanted and replaced:
-            job.send("findings", findings=[problems.replaced(job, tree, replaced)])
+            job.send("findings", findings=[problems.replaced(job, read.tree, replaced)])
         if replaced.raised is not None:
-            for each in definitions.lost(tree, namespace, found):
+            for each in definitions.lost(read.tree, namespace, found):
                 about = record.target(each.name, problems.name_span(job, each))
                 reason = "the statement that defines it raises"
                 job.send("target", target={**about, "status": "skipped", "reason": reason})
@@ -100,16 +107,18 @@ def work(job: Job) -> None:
             each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
         left = [each for each in wanted if each.name not in skip]
         if kept.is_there() and not skip:
-            before = _before(job, tree, namespace)
+            before = _before(job, read, namespace)
         with before.watching():
-            traced = models.trace_all(job, namespace, left, construct.reads_own_device(tree, job.text), before)
+            traced = models.trace_all(job, namespace, left, read.own_device, before)
         late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
         former = {name: at for name, at in placeholders.former().items() if name not in replaced.former}
         if late or former:
             more = user_file.Replaced(late, former=former)
-            job.send("findings", findings=[problems.replaced(job, tree, more)])
+            job.send("findings", findings=[problems.replaced(job, read.tree, more)])
     diagnosed = time.perf_counter()
     job.send("diagnosed")
+    if job.message.get("rehearse"):
+        pages.note()
     isolation.step_back()
     for model in traced:
         job.step("finish")
@@ -121,19 +130,19 @@ def work(job: Job) -> None:
         "diagnosed": models.milliseconds(started, diagnosed),
         "total": models.milliseconds(started, time.perf_counter()),
     }
-    files = sorted({*files, *candidates_of_file.tests})
-    job.send("end", files=files, asked=candidates_of_file.asked, third_party=packages, timings=timings)
+    files = sorted({*files, *read.found.tests})
+    job.send("end", files=files, asked=read.found.asked, third_party=packages, timings=timings)
     # A model that is not traced again would not import what a placeholder stood for.
     if isinstance(before, unchanged.Rehearsal) and not late and not former:
         job.send("learnt", **before.learnt(known))
 
 
-def _before(job: Job, tree: ast.Module, namespace: ModuleType) -> unchanged.Nothing:
+def _before(job: Job, read: reading.Reading, namespace: ModuleType) -> unchanged.Nothing:
     from fxlens.worker import unchanged
 
     if job.message.get("rehearse"):
-        return unchanged.Rehearsal(job.path, job.text, tree, namespace)
-    earlier = unchanged.earlier(job.path, job.message.get("learnt"), job.text, tree)
+        return unchanged.Rehearsal(job.path, job.text, read.tree, namespace)
+    earlier = unchanged.earlier(job.path, job.message.get("learnt"), job.text, read.parts)
     if earlier is None:
         job.send("unknown")
         return unchanged.Nothing()

@@ -287,3 +287,12 @@ def _take_over(handle: int, path: str, state: os.stat_result) -> bool:
     except OSError:
         return False
     return True
+
+
+def state_of(path: str) -> object:
+    """What changes when a file is written, or in a folder a name; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -10,17 +10,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from .files import ERRORS
+from .files import ERRORS, state_of
 from .targets import Source, Target
 from .uses import Uses, bound, module_level, trusted_imports
 
-__all__ = ["add", "asked_for", "mentions", "near"]
+__all__ = ["LookedAt", "add", "asked_for", "mentions", "near"]
 
 _FOLDERS = ("tests", "test")
 _MOST_FILES = 400
 MOST_BYTES = 200_000
 _SECONDS = 0.3
 _LEVELS = 6
+
+LookedAt = dict[str, object]
+"""The states of files and folders before they were looked at."""
 
 
 def asked_for(found: list[Target], path: str) -> list[str]:
@@ -39,12 +42,18 @@ def mentions(test: str, names: Sequence[str], read: Callable[[str], str | None])
 
 
 def add(
-    found: list[Target], tree: ast.Module, path: str, folder: str | None, read: Callable[[str], str | None]
+    found: list[Target],
+    tree: ast.Module,
+    path: str,
+    folder: str | None,
+    read: Callable[[str], str | None],
+    looked_at: LookedAt | None = None,
 ) -> list[str]:
     """Adds candidates from tests to the targets that the file itself says too little about.
 
     ``tree`` is the parsed file ``path``, ``folder`` the workspace folder above which nothing is looked at, ``read``
-    gives the text of a file.  Returns the tests that were used: when one changes, the result is out of date.
+    gives the text of a file.  Returns the tests that were used: when one changes, the result is out of date.  So it is
+    when anything else does that was ``looked_at``.
     """
     names_asked = asked_for(found, path)
     wanted = {target.name: target for target in found if target.name in names_asked}
@@ -55,7 +64,7 @@ def add(
     trusted = {name for node in statements for name in trusted_imports(node)} | {"torch", "nn"}
     used = []
     until = time.monotonic() + _SECONDS
-    for test in near(path, folder):
+    for test in near(path, folder, looked_at):
         text = read(test) if _size(test) <= MOST_BYTES else None
         if text is None or not any(name in text for name in wanted):
             continue
@@ -86,17 +95,18 @@ def _offer(target: Target, kind: str, source: Source) -> None:
         into.append(source)
 
 
-def near(path: str, folder: str | None) -> Iterator[str]:
+def near(path: str, folder: str | None, looked_at: LookedAt | None = None) -> Iterator[str]:
     """Test files near ``path``, those that are named after it first."""
+    looked_at = {} if looked_at is None else looked_at
     stem = os.path.splitext(os.path.basename(path))[0]
     found: dict[str, None] = {}
     at = os.path.dirname(os.path.abspath(path))
     top = os.path.abspath(folder) if folder else None
     for _ in range(_LEVELS):
-        for test in _listed(at, deep=False):
+        for test in _listed(at, False, looked_at):
             found[test] = None
         for name in _FOLDERS:
-            for test in _listed(os.path.join(at, name), deep=True):
+            for test in _listed(os.path.join(at, name), True, looked_at):
                 found[test] = None
         parent = os.path.dirname(at)
         if at in (top, parent) or os.path.exists(os.path.join(at, ".git")) or len(found) >= _MOST_FILES:
@@ -106,14 +116,18 @@ def near(path: str, folder: str | None) -> Iterator[str]:
     return iter(sorted(list(found)[:_MOST_FILES], key=lambda test: stem not in os.path.basename(test)))
 
 
-def _listed(folder: str, deep: bool) -> Iterator[str]:
+def _listed(folder: str, deep: bool, looked_at: LookedAt) -> Iterator[str]:
     count = 0
+    looked_at[folder] = state_of(folder)
     for at, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if deep and not name.startswith((".", "__")))
+        looked_at.update((each, state_of(each)) for each in (os.path.join(at, name) for name in folders))
         for name in sorted(files):
             if _is_test(name):
                 count += 1
-                yield os.path.join(at, name)
+                test = os.path.join(at, name)
+                looked_at[test] = state_of(test)
+                yield test
         if count > _MOST_FILES:
             return
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .files import ERRORS, LONG
-from .uses import Source, Uses, module_level
+from .uses import Source, Uses, called, module_level
 
 __all__ = [
     "ASKED",
@@ -27,6 +27,7 @@ __all__ = [
     "Source",
     "Target",
     "arrange",
+    "calls_of",
     "classes",
     "comments",
     "comments_on",
@@ -127,6 +128,11 @@ def has_forward(node: ast.ClassDef) -> bool:
     return any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
 
 
+def calls_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds the lines that may call one of these classes of a file."""
+    return called(_spellings(names))
+
+
 def _spellings(names: Iterable[str]) -> dict[str, str]:
     """How a file writes its classes; those inside of another one by that, or in its methods by ``self``."""
     found: dict[str, str] = {}
@@ -140,7 +146,7 @@ def _spellings(names: Iterable[str]) -> dict[str, str]:
 def may_have_models(tree: ast.Module, text: str) -> bool:
     """Whether a file may define a model, which is what it is executed for. Scripts that only use models do not."""
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return any(map(_may_be_model, classes)) or bool(written(text))
+    return any(map(may_be_model, classes)) or bool(written(text))
 
 
 def looks_like_models(tree: ast.Module) -> bool:
@@ -153,7 +159,8 @@ def looks_like_model(node: ast.ClassDef) -> bool:
     return has_forward(node) or any(re.search(_LIKE_MODELS, ast.unparse(base)) for base in node.bases)
 
 
-def _may_be_model(node: ast.ClassDef) -> bool:
+def may_be_model(node: ast.ClassDef) -> bool:
+    """Whether a class has a forward of its own, or a base that is not called like those of other things."""
     if has_forward(node):
         return True
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]

@@ -9,10 +9,10 @@ import ast
 import bisect
 import builtins
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Candidate", "Source", "Uses", "bound", "is_main_guard", "module_level", "trusted_imports"]
+__all__ = ["Candidate", "Source", "Uses", "bound", "called", "is_main_guard", "module_level", "trusted_imports"]
 
 # Methods that give the same module or tensor back, as far as construction and shapes go.
 _TRANSPARENT = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_"}
@@ -59,6 +59,11 @@ Known = dict[str, ast.expr]
 _EXPECTS = re.compile(r"(\w+\.)*(raises|assertRaises\w*)\(")
 
 
+def called(spellings: Iterable[str]) -> re.Pattern[str]:
+    """Finds calls of these names."""
+    return re.compile(rf"\b({'|'.join(map(re.escape, spellings)) or '(?!)'})\s*\(")
+
+
 class Uses:
     """Calls ``Net(…)`` and ``net(x)`` in module code, under the main guard and in functions.
 
@@ -85,8 +90,8 @@ class Uses:
     ) -> None:
         self.classes = classes
         self.file = file
-        called = re.compile(rf"\b({'|'.join(map(re.escape, classes))})\s*\(") if classes else None
-        self.mentions = [number for number, line in enumerate(lines, 1) if called and called.search(line)]
+        calls = called(classes)
+        self.mentions = [number for number, line in enumerate(lines, 1) if calls.search(line)]
         self.found: list[Candidate] = []
         self.globals = set(dir(builtins))
         self.globals |= names if names is not None else {n for node in module_level(tree.body) for n in bound(node)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fxlens.sources import from_tests, known, targets
@@ -14,18 +14,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """``asked`` are the classes that tests were asked about, ``tests`` the tests that said something."""
+    """``asked`` are the classes that tests were asked about, ``tests`` the tests that said something, ``looked_at`` all
+    files and folders that were looked at for them, with their states before that."""
 
     targets: list[targets.Target]
     asked: list[str]
     tests: list[str]
+    looked_at: from_tests.LookedAt = field(default_factory=dict)
 
 
 def find(job: Job, tree: ast.Module) -> Candidates:
     """From the file, the project's configuration, tests, and what the server knows of the workspace."""
+    found = read(job, tree)
+    known.add(found.targets, job.known)
+    return found
+
+
+def read(job: Job, tree: ast.Module) -> Candidates:
+    """The same without what the server knows."""
     found = targets.find(tree, job.text)
     targets.configure(found, job.config_targets)
     asked = from_tests.asked_for(found, job.path)
-    tests = from_tests.add(found, tree, job.path, job.folder, job.read)
-    known.add(found, job.known)
-    return Candidates(found, asked, tests)
+    looked_at: from_tests.LookedAt = {}
+    tests = from_tests.add(found, tree, job.path, job.folder, job.read, looked_at)
+    return Candidates(found, asked, tests, looked_at)

@@ -200,6 +200,11 @@ def reads_own_device(tree: ast.Module, text: str) -> bool:
     return False
 
 
+def names_devices(text: str) -> bool:
+    """Whether there may be code in it that does so."""
+    return _DEVICES.search(text) is not None
+
+
 def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
     """The nodes that stand on any of these lines, which are in order."""
     waiting = [tree]

@@ -26,10 +26,11 @@ from typing import Any, Protocol
 from fxlens.ipc.processes import children_of
 from fxlens.ipc.protocol import Json
 from fxlens.sources import parsing
+from fxlens.sources.files import state_of
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, construct, main_block, moves, placeholders, user_file
+from . import assumed, candidates, codes, construct, main_block, pages, placeholders, reading, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -38,10 +39,6 @@ _HARMLESS = ("staticmethod", "classmethod", "property", "abstractmethod", "overr
 _LINES = frozenset(("f_lineno", "co_firstlineno", "tb_lineno", "lineno", "extract_stack", "format_exc", "format_stack"))
 """How code comes to know its lines."""
 _MOST_PRINTED = 1 << 16
-_SHAPE = (
-    "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_name", "co_freevars", "co_cellvars",
-)  # fmt: skip
-_CONTENT = ("co_code", "co_names", "co_varnames", "co_stacksize", "co_exceptiontable")
 _TICK = 20_000_000
 """Nanoseconds that the times of files may be behind the clock."""
 
@@ -76,6 +73,21 @@ class Kept:
     read: dict[int, CodeType] = field(default_factory=dict)
     live: dict[int, list[FunctionType]] = field(default_factory=dict)
     made: dict[Key, construct.Made] = field(default_factory=dict)
+    codes: dict[int, CodeType] = field(default_factory=dict)
+    now: _Now | None = None
+
+
+@dataclass
+class _Now:
+    """What is in place of the kept text: that of a ``job``, with the codes of the ``functions`` among its parts as they
+    were, by identity, and those that are in place of all ``current``ly.  ``missing`` are the names of its main block
+    that the module lacks."""
+
+    job: Job
+    reading: reading.Reading
+    functions: list[int | None]
+    current: dict[int, CodeType]
+    missing: frozenset[str]
 
 
 _kept: Kept | None = None
@@ -129,6 +141,8 @@ def prepare(message: Json) -> None:
     live = _live(job.path)
     Instrumentation(itertools.chain.from_iterable(live.values()), LOOKERS)  # parsed and rewritten once for all forks
     _kept = Kept(job, namespace, loader, loader.code, known, files, printed, ran, read, live, made)
+    _kept.codes = {id(each): each for each in codes.within(loader.code)}
+    pages.share()
     gc.collect()
     gc.freeze()
 
@@ -138,23 +152,32 @@ def is_there() -> bool:
     return _kept is not None
 
 
-def get_ready() -> None:
-    """What a job does here before it runs any of the user's code, once for the kept text: what it finds out of the
-    models holds for the next text, too, and its pages and caches are there."""
+def get_ready(message: Json) -> None:
+    """What a job does here before it runs any of the user's code, once for the text of the job before: the next one has
+    a text that differs in one place, and finds the rest done, and the memory there that it will write."""
     if _kept is None:
         return
+    from fxlib.diagnosis.detectors import LOOKERS
     from fxlib.diagnosis.engine import subject
+    from fxlib.diagnosis.engine.instrument import Instrumentation
 
-    job = _kept.job
+    job = _Silent(message)
     try:
-        tree = ast.parse(job.text)
-        candidates.find(job, tree)
-        _match(_kept, _kept.code, compile(user_file.executed(job.path, tree), job.path, "exec", dont_inherit=True), {})
-        moves.between(job.text, moves.units(tree), moves.inside(tree), job.text, tree)
+        with reading.noting_warnings() as warned:
+            read = reading.whole(job, ast.parse(job.text))
+            module = _exchanged_all(job, read.tree)
+        missing = main_block.missing(vars(_kept.namespace), read.tree)
+        if module is not None and missing is not None and not warned and reading.prepared(read):
+            current, code = module
+            before = {id(new): old for old, new in current.items()}
+            functions = [each and before.get(id(each)) for each in codes.of_functions(read.parts, code)]
+            _kept.now = _Now(job, read, functions, current, missing)
+        Instrumentation(itertools.chain.from_iterable(_kept.live.values()), LOOKERS)
         for each in _kept.made.values():
-            subject.prepare(each.module, job.leaf_modules, job.tracer)
+            subject.prepare(each.module, job.leaf_modules, _kept.job.tracer)
     except Exception:
         traceback.print_exc()
+    pages.copy()
 
 
 def modules_before() -> frozenset[str]:
@@ -172,12 +195,65 @@ def printed() -> str:
 def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     """The kept module with the functions of the job's text; None where that takes more than to exchange functions."""
     assert _kept is not None
+    if _exchanged_all(job, tree) is None:
+        return None
+    os.write(1, _kept.printed)
+    main_block.fill(vars(_kept.namespace), user_file.executed(job.path, tree), job.path)
+    return _kept.namespace
+
+
+def grafted(job: Job) -> tuple[reading.Reading, ModuleType] | None:
+    """What is read in the job's text, and the kept module with its functions, where it differs in one place from the
+    text of the job before; None where the whole text has to be read."""
+    assert _kept is not None
+    now = _kept.now
+    if now is None or not _is_of(job) or job.config_targets != now.job.config_targets:
+        return None
+    graft = reading.grafted(now.reading, job, now.missing)
+    if graft is None or (graft.moved and _kept.read):
+        return None
+    exchanged: dict[int, CodeType] = {}
+    if graft.function is not None:
+        identity, part = now.functions[graft.number], now.reading.parts[graft.number]
+        with reading.noting_warnings() as warned:
+            code = codes.compiled(graft.function, part.classes, graft.reading.imports, job.path, _kept.code)
+        if identity is None or code is None or warned:
+            return None
+        if not codes.match(_kept.codes[identity], code, _kept.ran, _kept.live, exchanged):
+            return None
+    if graft.moved:
+        _move(now.current, graft.begins, graft.moved, exchanged)
+    _put_in(job, exchanged, None)
+    os.write(1, _kept.printed)
+    return graft.reading, _kept.namespace
+
+
+def _move(current: dict[int, CodeType], begins: int, by: int, exchanged: dict[int, CodeType]) -> None:
+    """Adds what becomes of the functions from this line on, which are so many lines below now."""
+    from fxlib.diagnosis.engine import trees
+
+    assert _kept is not None
+    known: dict[int, CodeType] = {}
+    for identity in _kept.live.keys() & current.keys():
+        if (code := current[identity]).co_firstlineno >= begins:
+            exchanged[identity] = codes.moved(code, by, known)
+            trees.moved(code, exchanged[identity])
+
+
+def _is_of(job: Job) -> bool:
+    """Whether the job has the kept file, in surroundings that are as they were."""
+    assert _kept is not None
     before = _kept.job
     if (job.path, job.folder, job.overlays) != (before.path, before.folder, before.overlays):
-        return None
-    if job.tracer != before.tracer:
-        return None
-    if any(state_of(path) != state for path, state in _kept.files.items()):
+        return False
+    return job.tracer == before.tracer and all(state_of(path) == state for path, state in _kept.files.items())
+
+
+def _exchanged_all(job: Job, tree: ast.Module) -> tuple[dict[int, CodeType], CodeType] | None:
+    """Puts the functions of a job's text into the kept module; the codes by the identity of those in whose place they
+    are, and that of the module.  None where that takes more than to exchange functions."""
+    assert _kept is not None
+    if not _is_of(job):
         return None
     tree = user_file.executed(job.path, tree)
     try:
@@ -185,22 +261,27 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     except parsing.ERRORS:  # such as a global that is assigned to before it is declared
         return None
     exchanged: dict[int, CodeType] = {}
-    if not _match(_kept, _kept.code, code, exchanged):
+    if not codes.match(_kept.code, code, _kept.ran, _kept.live, exchanged):
         return None
-    if any(id(old) in exchanged and _moved(old, exchanged[id(old)]) for old in _kept.read.values()):
+    if any(id(old) in exchanged and codes.have_moved(old, exchanged[id(old)]) for old in _kept.read.values()):
         return None
-    for old, functions in _kept.live.items():
-        for function in functions if old in exchanged else ():
-            function.__code__ = exchanged[old]
-    os.write(1, _kept.printed)
+    _put_in(job, exchanged, tree)
+    return exchanged, code
+
+
+def _put_in(job: Job, exchanged: dict[int, CodeType], tree: ast.Module | None) -> None:
+    assert _kept is not None
+    for identity in exchanged.keys() & _kept.live.keys():
+        for function in _kept.live[identity]:
+            function.__code__ = exchanged[identity]
     linecache.cache[job.path] = (len(job.text), None, job.text.splitlines(keepends=True), job.path)
     _kept.loader.renew(job.text, tree)
     for finder in sys.meta_path:
         if isinstance(finder, user_file.OverlayFinder):
             finder.overlays[key(job.path)] = (job.path, job.text)
-            finder.trees[key(job.path)] = tree
-    main_block.fill(vars(_kept.namespace), tree, job.path)
-    return _kept.namespace
+            finder.trees.pop(key(job.path), None)
+            if tree is not None:
+                finder.trees[key(job.path)] = tree
 
 
 def made(target: Target) -> construct.Made | None:
@@ -235,50 +316,6 @@ def _printed() -> bytes:
     return os.pread(1, _MOST_PRINTED, 0)
 
 
-def _match(kept: Kept, old: CodeType, new: CodeType, exchanged: dict[int, CodeType]) -> bool:
-    """Whether the new code does what the old one did, but in functions that have not run; notes what takes whose
-    place.  Lines do not count."""
-    if _same(old, new):
-        inner = [(a, b) for a, b in zip(old.co_consts, new.co_consts, strict=True) if isinstance(a, CodeType)]
-        found: dict[int, CodeType] = {}
-        if all(_match(kept, a, b, found) for a, b in inner):
-            exchanged.update(found)
-            exchanged[id(old)] = new
-            return True
-    if id(old) in kept.ran or id(old) not in kept.live or not all(getattr(old, a) == getattr(new, a) for a in _SHAPE):
-        return False
-    count = old.co_argcount + old.co_kwonlyargcount + bool(old.co_flags & 4) + bool(old.co_flags & 8)
-    exchanged[id(old)] = new
-    return old.co_varnames[:count] == new.co_varnames[:count]
-
-
-def _moved(old: CodeType, new: CodeType) -> bool:
-    """Whether code that is the same is on other lines."""
-    if (old.co_firstlineno, [*old.co_lines()]) != (new.co_firstlineno, [*new.co_lines()]):
-        return True
-    pairs = zip(old.co_consts, new.co_consts, strict=True)
-    return any(isinstance(a, CodeType) and _moved(a, b) for a, b in pairs)
-
-
-def _same(old: CodeType, new: CodeType) -> bool:
-    """Without what is within inner codes."""
-    names = (*_SHAPE, *_CONTENT)
-    if any(getattr(old, name, None) != getattr(new, name, None) for name in names):
-        return False
-    return len(old.co_consts) == len(new.co_consts) and all(map(_same_constant, old.co_consts, new.co_consts))
-
-
-def _same_constant(old: object, new: object) -> bool:
-    if type(old) is not type(new):
-        return False
-    if isinstance(old, CodeType):
-        return True
-    if isinstance(old, tuple) and isinstance(new, tuple):
-        return len(old) == len(new) and all(map(_same_constant, old, new))
-    # 0.0 and -0.0, and the members of a set, differ as text.
-    return repr(old) == repr(new) if isinstance(old, (float, complex)) else old == new
-
-
 def _decorated(code: CodeType, tree: ast.Module) -> Iterator[CodeType]:
     """The codes of functions whose decorators may have read them."""
     marked = {
@@ -286,12 +323,9 @@ def _decorated(code: CodeType, tree: ast.Module) -> Iterator[CodeType]:
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not all(map(_harmless, node.decorator_list))
     }
-    waiting = [code] if marked else []
-    while waiting:
-        each = waiting.pop()
+    for each in codes.within(code) if marked else ():
         if (each.co_firstlineno, each.co_name) in marked:
             yield each
-        waiting += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
 
 
 def _harmless(decorator: ast.expr) -> bool:
@@ -337,15 +371,6 @@ def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-
-
-def state_of(path: str) -> object:
-    """What changes when a file is written; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _written_since(moment: int, path: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+from collections.abc import Container
 from typing import Any
 
 from fxlens.sources.uses import is_main_guard
@@ -28,15 +29,29 @@ _OPTIONS = re.compile(r"(parse|get)_?(args?|arguments|opts?|options|parser)", re
 
 def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
     """Gives the names of a module those of the block that its functions and classes read."""
-    block = next(filter(is_main_guard, tree.body), None)
-    if not isinstance(block, ast.If):
+    body = _body(tree)
+    if not (wanted := _bound_in(body) & (_read(tree) - names.keys())):
         return
-    wanted = {each for node in block.body for each in _bound(node)} & (_read(tree) - names.keys())
     inner = dict(names)
-    for node in _leading_to(wanted, block.body):
+    for node in _leading_to(wanted, body):
         with contextlib.suppress(Exception, SystemExit):
             exec(compile(ast.Module([node], []), file, "exec", dont_inherit=True), inner)
     names.update({name: inner[name] for name in wanted if name in inner})
+
+
+def missing(names: Container[str], tree: ast.Module) -> frozenset[str] | None:
+    """The names of the block that are not there and that nobody reads; None where somebody reads one."""
+    absent = {each for each in _bound_in(_body(tree)) if each not in names}
+    return frozenset(absent) if not absent or absent.isdisjoint(_read(tree)) else None
+
+
+def _body(tree: ast.Module) -> list[ast.stmt]:
+    block = next(filter(is_main_guard, tree.body), None)
+    return block.body if isinstance(block, ast.If) else []
+
+
+def _bound_in(body: list[ast.stmt]) -> set[str]:
+    return {each for node in body for each in _bound(node)}
 
 
 def _read(tree: ast.Module) -> set[str]:

@@ -8,12 +8,30 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fxlens.sources import positions
 
 Unit = tuple[int, int, bool]
 """First and last line, and whether it is a function."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A unit, the line that its code ``begins`` on, what stands in it (a statement, or what the head of a class holds),
+    the names of the classes around it, whether it is such a head, and by how many lines it has ``moved`` since it was
+    parsed."""
+
+    unit: Unit
+    begins: int
+    nodes: list[ast.AST]
+    classes: tuple[str, ...] = ()
+    is_head: bool = False
+    moved: int = 0
+
+    def inside(self) -> set[int]:
+        """The lines that begin within an expression."""
+        return {line + self.moved for line in inside(*self.nodes)}
 
 
 @dataclass
@@ -39,7 +57,7 @@ class Moves:
 
 def units(tree: ast.Module) -> list[Unit]:
     """The units of a file but for what follows the last one."""
-    return [unit for unit, _ in _parts(tree)]
+    return [part.unit for part in parts(tree)]
 
 
 def inside(*trees: ast.AST) -> set[int]:
@@ -51,22 +69,22 @@ def inside(*trees: ast.AST) -> set[int]:
     return found
 
 
-def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, tree: ast.Module) -> Moves | None:
+def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, after: Sequence[Part]) -> Moves | None:
     """What an edit has done; None where more than functions has changed.  ``before`` and ``within`` are the `units` of
-    the old text and the lines `inside` of its expressions."""
-    after = _parts(tree)
-    if [unit[2] for unit in before] != [unit[2] for unit, _ in after]:
+    the old text and the lines `inside` of its expressions, ``after`` the parts of the new one."""
+    if [unit[2] for unit in before] != [part.unit[2] for part in after]:
         return None
     olds, news = positions.lines_of(old), positions.lines_of(new)
-    ends = before[-1][1] if before else 0, after[-1][0][1] if after else 0
-    rest = (ends[0] + 1, len(olds), False), (ends[1] + 1, len(news), False)
+    ends = before[-1][1] if before else 0, after[-1].unit[1] if after else 0
+    rest = (ends[0] + 1, len(olds), False), Part((ends[1] + 1, len(news), False), 0, [])
     found = Moves()
-    for number, (unit, (now, nodes)) in enumerate(zip([*before, rest[0]], [*after, (rest[1], [])], strict=True)):
+    for number, (unit, part) in enumerate(zip([*before, rest[0]], [*after, rest[1]], strict=True)):
+        now = part.unit
         rows, to, function = range(unit[0], unit[1] + 1), range(now[0], now[1] + 1), unit[2]
         if olds[unit[0] - 1 : unit[1]] == news[now[0] - 1 : now[1]]:
             found.lines.update(zip(rows, to, strict=True))
             continue
-        one, other = _outline(olds, rows, within), _outline(news, to, inside(*nodes))
+        one, other = _outline(olds, rows, within), _outline(news, to, part.inside())
         code, code_now = ([line for line in each if isinstance(each[line], str)] for each in (one, other))
         if [one[line] for line in code] == [other[line] for line in code_now]:
             alike = [*one.values()] == [*other.values()]
@@ -104,32 +122,35 @@ def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) 
     return {rows[one - 1]: to[other - 1] for one, other in moved.items()}
 
 
-def _parts(tree: ast.Module) -> list[tuple[Unit, list[ast.AST]]]:
-    """The units with what stands in them: a statement, or what the head of a class holds."""
-    found: list[tuple[Unit, list[ast.AST]]] = []
+def parts(tree: ast.Module) -> list[Part]:
+    """The units with what stands in them."""
+    found: list[Part] = []
     end = 0
-    for node in _statements(tree.body):
+    for node, classes in _statements(tree.body):
         inner: list[ast.AST] = [node]
         if isinstance(node, ast.ClassDef):  # its head; its body follows
             inner = [*node.decorator_list, *node.bases, *node.keywords]
-            last = _first_line(node.body[0]) - 1
+            last = first_line(node.body[0]) - 1
         else:
             last = node.end_lineno or node.lineno
         if last > end:
-            found.append(((end + 1, last, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), inner))
+            function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            head = isinstance(node, ast.ClassDef) and last >= node.lineno
+            found.append(Part((end + 1, last, function), first_line(node), inner, classes, head))
             end = last
         elif found and not isinstance(node, ast.ClassDef):  # two on one line
-            unit, others = found[-1]
-            found[-1] = (*unit[:2], False), [*others, *inner]
+            before = found[-1]
+            found[-1] = replace(before, unit=(*before.unit[:2], False), nodes=[*before.nodes, *inner])
     return found
 
 
-def _first_line(node: ast.stmt) -> int:
+def first_line(node: ast.stmt) -> int:
+    """Of a statement, with its decorators."""
     return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def _statements(body: list[ast.stmt], classes: tuple[str, ...] = ()) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
     for node in body:
-        yield node
+        yield node, classes
         if isinstance(node, ast.ClassDef):
-            yield from _statements(node.body)
+            yield from _statements(node.body, (*classes, node.name))

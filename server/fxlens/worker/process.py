@@ -36,8 +36,10 @@ def run_job(
         channel.send({"hello": hello})
     if warm:
         warmup.run()
-        kept.get_ready()
     message = channel.receive()
+    while message is not None and "before" in message:
+        kept.get_ready(message["before"])
+        message = channel.receive()
     if message is None:
         temporary.remove(temporary.ours(folder))
         isolation.finish()

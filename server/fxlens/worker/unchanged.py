@@ -19,6 +19,7 @@ from typing import Any
 
 from fxlens.ipc.protocol import Json
 from fxlens.sources import targets
+from fxlens.sources.files import state_of
 
 from . import isolation, kept, moves, user_file
 from .scope import class_named
@@ -113,7 +114,7 @@ class Rehearsal(Nothing):
 
     def learnt(self, known: frozenset[str]) -> Json:
         """What `Earlier` is made of; ``known`` are the modules that were there before the file was executed."""
-        files = {path: kept.state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
+        files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
         noted = {
             name: {
                 "asked": each.asked, "holds": sorted(each.holds), "called": each.called,
@@ -245,12 +246,12 @@ def _asked(
     }  # fmt: skip
 
 
-def earlier(path: str, learnt: Json | None, text: str, tree: ast.Module) -> Earlier | None:
+def earlier(path: str, learnt: Json | None, text: str, parts: list[moves.Part]) -> Earlier | None:
     """What still holds of a rehearsal; None where too much has changed to say so."""
-    if learnt is None or any(kept.state_of(path) != _state(each) for path, each in learnt["files"].items()):
+    if learnt is None or any(state_of(path) != _state(each) for path, each in learnt["files"].items()):
         return None
     before = learnt["text"]
-    now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, tree)
+    now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, parts)
     if now is None or _quotes(before) != _quotes(text):
         return None
     return Earlier(path, learnt, now, text)

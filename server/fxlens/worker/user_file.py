@@ -43,7 +43,7 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         self.code: Any = None
         """What was executed."""
 
-    def renew(self, text: str, tree: ast.Module) -> None:
+    def renew(self, text: str, tree: ast.Module | None) -> None:
         """The module's text is this one from now on; nothing is executed."""
         self._text, self._tree = text, tree
 

@@ -190,16 +190,15 @@ class Refreshing:
             self.show(document, findings(record), record)
             self._traced(document)
 
-    def _laid(self, document: Document, record: Record, text: str) -> Record:
-        """A trace's record with the parts that its classes play, and what reading finds in those that were not
-        judged."""
-        if not document.is_long and (names := unjudged(record)):
-            record = with_read(record, names, read(text, document.path, names))
-        document.parts = self._files.parts(document, [target["name"] for target in record["targets"]])
-        return with_parts(record, document.parts)
-
-    def _with_parts(self, document: Document, record: Record) -> Record:
-        return with_parts(record, self._files.parts(document, [target["name"] for target in record["targets"]]))
+    def _laid(self, document: Document, record: Record, text: str | None = None) -> Record:
+        """A record with the parts that its classes play; that of a whole trace, which is given its ``text``, also with
+        what reading finds in classes that were not judged."""
+        parts = self._files.parts(document, [target["name"] for target in record["targets"]])
+        if text is not None:
+            document.parts = parts
+            if not document.is_long and (names := unjudged(record)):
+                record = with_read(record, names, read(text, document.path, names))
+        return with_parts(record, parts)
 
     def _parts(self, document: Document, found: list[Finding]) -> Mapping[str, Part]:
         return self._files.parts(document, {each["target"] for each in found if each["target"] is not None})
@@ -324,7 +323,7 @@ class Refreshing:
             nonlocal lenses
             lenses = None
             if document.version == version and self._files.documents.get(document.uri) is document:
-                document.judged = self._with_parts(document, so_far()), document.text
+                document.judged = self._laid(document, so_far()), document.text
                 self._judged(document)
 
         def first(record: Record) -> None:
@@ -361,7 +360,7 @@ class Refreshing:
         """Shows what is diagnosed, such as the class that the user is in, while other models are still traced: of those
         stays what reading has found."""
         if document.version == version and self._files.documents.get(document.uri) is document:
-            record = self._with_parts(document, record)
+            record = self._laid(document, record)
             names = [target["name"] for target in record["targets"]]
             before = [each for each in document.moved() if each["target"] not in names]
             found = folded(record, findings(record))

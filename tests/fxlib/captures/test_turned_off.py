@@ -3,11 +3,9 @@
 import subprocess
 import sys
 
-import pytest
-
-PROGRAM = """
 import torch
 from torch import nn
+
 from fxlib.captures import judge
 
 
@@ -21,29 +19,28 @@ class Same(nn.Module):
         return x
 
 
-def say():
-    for model in Net(), Same():
-        verdict = judge(model, (torch.ones(3),), captures=("compile",)).verdicts["compile"]
-        print(verdict.outcome, verdict.reason[:32])
+def said():
+    verdicts = [judge(model, (torch.ones(3),), captures=("compile",)).verdicts["compile"] for model in (Net(), Same())]
+    return [f"{each.outcome} {each.reason[:32]}" for each in verdicts]
 
 
-say()
-torch._dynamo.config.disable = True
-say()
-torch._dynamo.config.disable = False
-torch.compiler.set_stance("force_eager")
-say()
-"""
 OFF = ["unknown torch.compile is turned off here"] * 2
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [({}, ["parts ", "captured ", *OFF, *OFF]), ({"TORCHDYNAMO_DISABLE": "1"}, [*OFF, *OFF, *OFF])],
-)
-def test_what_is_turned_off_captures_nothing(environment, expected, monkeypatch):
-    """By a variable, by an option, by a stance."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == expected, done.stderr
+def test_an_option_turns_it_off(monkeypatch):
+    assert said() == ["parts ", "captured "]
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    assert said() == OFF
+
+
+def test_a_stance_turns_it_off():
+    with torch.compiler.set_stance("force_eager"):
+        assert said() == OFF
+
+
+def test_a_variable_turns_it_off(monkeypatch):
+    """torch reads it when it is imported."""
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    program = f"import runpy; print(*runpy.run_path({__file__!r})['said'](), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == OFF, done.stderr

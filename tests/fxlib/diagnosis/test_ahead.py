@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -9,6 +10,7 @@ from fxlib.diagnosis.diagnose import diagnose
 from fxlib.diagnosis.engine import subject
 
 X = torch.ones(2, 4)
+SEEN: list[int] = []
 
 
 def asks(x):
@@ -41,6 +43,30 @@ def test_functions_may_do_something_else_by_then_and_name_others(monkeypatch):
         monkeypatch.setattr(Net.forward, "__code__", new.__code__)
         report = diagnose(model, X)
         assert report.codes() == codes and report.traces is not bool(codes)
+
+
+def writes(self, x):
+    SEEN.append(1)
+    self.layer.weight.data.mul_(2.0)
+    return self.layer(x)
+
+
+def test_what_other_functions_write_is_put_back(monkeypatch):
+    model = Net()
+    before = model.layer.weight.clone()
+    subject.prepare(model)
+    monkeypatch.setattr(Net.forward, "__code__", writes.__code__)
+    found = [(each.code, each.message) for each in diagnose(model, X).findings]
+    assert SEEN == [] and model.layer.weight.equal(before)
+    assert found == [(each.code, each.message) for each in diagnose(model, X).findings] and found
+
+
+def test_modules_are_not_looked_at_again_for_functions_that_name_others(monkeypatch):
+    model = Net()
+    subject.prepare(model)
+    monkeypatch.setattr(Net.forward, "__code__", through_helper.__code__)
+    monkeypatch.setattr(subject.reach, "reached", lambda *_: pytest.fail("looked at again"))
+    assert diagnose(model, X).codes() == ["FX101"]
 
 
 def test_what_has_changed_since_is_no_change_of_the_trace():

@@ -213,7 +213,7 @@ VALUES = {
         "to-python-number",
         net("return torch.mul(x, «np.sqrt(2.0)»)\n", NUMPY),
         X,
-        ["torch.mul(x, float(np.sqrt(2.0)))"],
+        ["torch.mul(x, np.sqrt(2.0).item())"],
         0,
     ),
     "set-number": (
@@ -255,14 +255,14 @@ VALUES = {
         "setitem-functional",
         net("y = x * 2\n«y[x > 0]» = 0.0\nreturn y\n"),
         X,
-        ["y = torch.where(x > 0, 0.0, y)"],
+        ["y = y.masked_fill(x > 0, 0.0)"],
         0,
     ),
     "set-mask-rows": (
         "setitem-functional",
         net("y = x * 2\nrows = x[:, 0] > 0\n«y[rows]» = 0.0\nreturn y\n"),
         X,
-        ["y = torch.where((rows).unsqueeze(-1), 0.0, y)"],
+        ["y = y.masked_fill((rows).unsqueeze(-1), 0.0)"],
         1,
     ),
     "set-wrapped": (
@@ -283,12 +283,18 @@ VALUES = {
         0,
     ),
     "out-of-place": ("out-of-place", net("y = x * 2\n«y.add_(1)»\nreturn y\n"), X, ["        y = y.add(1)\n"], 0),
-    "randn": ("randn-like", net("return x + «torch.randn(x.shape)»\n"), X, ["x + torch.randn_like(x)"], 0),
+    "randn": (
+        "randn-like",
+        net("return x + «torch.randn(x.shape)»\n"),
+        X,
+        ["x + torch.randn_like(x, dtype=torch.get_default_dtype())"],
+        0,
+    ),
     "randn-star": (
         "randn-like",
         net("return x + «torch.rand(*x.size(), device=x.device)»\n"),
         X,
-        ["x + torch.rand_like(x)"],
+        ["x + torch.rand_like(x, dtype=torch.get_default_dtype())"],
         0,
     ),
     "draw": (

@@ -162,7 +162,7 @@ def test_a_branch_that_no_input_comes_to_is_not_proven(tmp_path):
 def test_out_of_place_is_proven_where_nobody_else_has_the_tensor(tmp_path):
     fixes = proposed(tmp_path, "y = x * 2\ny[y > 100] = 0\nreturn y\n", "setitem-functional")
     assert {text: fix.preferred for text, fix in fixes.items() if fix} == {
-        "y = torch.where(y > 100, 0, y)": True,
+        "y = y.masked_fill(y > 100, 0)": True,
         "y = y.masked_fill_(y > 100, 0)": True,
     }
     fixes = proposed(tmp_path, "y = x * 2\nz = y[0]\ny[y > 100] = 0\nreturn z\n", "setitem-functional")

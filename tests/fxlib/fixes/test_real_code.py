@@ -164,7 +164,7 @@ class Net(nn.Module):
 """,
         "torch.randn(8, 3)",
         ["floor-div"],
-        ["        batch = windows.shape[0] // (4 * 4 // 2 // 2)\n"],
+        ["        batch = windows.shape[0] * 2 * 2 // (4 * 4)\n"],
     ),
     "a list that a loop fills": (
         HEAD
@@ -283,10 +283,13 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
     )
     checker = checker_for(tmp_path, text, "torch.randn(1, 3, 48, 64)")
     outcomes = checker.before.outcomes
-    assert [(each.name, list(each.args[0].shape)) for each in outcomes[:4]] == [
+    assert [(each.name, list(each.args[0].shape)) for each in outcomes[:7]] == [
         ("the example, eval", [1, 3, 48, 64]),
         ("another size, eval", [2, 3, 6, 4]),
         ("another size, train", [2, 3, 6, 4]),
+        ("in double", [2, 3, 6, 4]),
+        ("in half", [2, 3, 6, 4]),
+        ("in integers", [2, 3, 6, 4]),
         ("negated, eval", [2, 3, 6, 4]),
     ]
     assert outcomes[-1].name == "the example, train"

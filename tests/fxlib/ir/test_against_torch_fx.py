@@ -24,7 +24,7 @@ import fxlib.node
 
 from .libraries import plain
 
-FEW = settings(max_examples=500, deadline=None)
+FEW = settings(max_examples=200, deadline=None)
 
 
 def said(function, *args):

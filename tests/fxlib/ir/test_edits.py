@@ -157,7 +157,7 @@ def check(graph):
         assert graph.find_nodes(op="call_function", target=target) == [n for n in nodes if n.target is target]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EDITS)
 def test_a_graph_survives_any_edits(edits):
     graph, oracle = start(fxlib), start(torch.fx)

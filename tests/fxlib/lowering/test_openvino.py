@@ -35,7 +35,7 @@ FAMILIES = {
 EXAMPLES = {
     "resnet50": (ResNet50, lambda: (torch.randn(1, 3, 64, 64),)),
     "transformer": (
-        lambda: TransformerEncoder(vocabulary=500, layers=2),
+        lambda: TransformerEncoder(500, positions=64, width=64, heads=4, inner=128, layers=2),
         lambda: (torch.randint(0, 500, (2, 16)), torch.ones(2, 16)),
     ),
     "recommender": (lambda: DeepRecommender(2000), lambda: (torch.rand(4, 2000),)),

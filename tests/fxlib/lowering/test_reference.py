@@ -43,7 +43,7 @@ def test_every_form_but_five_agrees_with_eager() -> None:
 
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-5), ("fp16", 1e-2)])
 def test_a_transformer_runs_whole(precision: str, tolerance: float) -> None:
-    model = TransformerEncoder(vocabulary=500, layers=1).eval()
+    model = TransformerEncoder(500, positions=16, width=64, heads=4, inner=128, layers=1).eval()
     inputs = (torch.randint(0, 500, (2, 16)), torch.ones(2, 16))
     lowered = fxlib.lower(model, inputs, engine="reference", precision=precision, dynamic=True)
     assert lowered.report.complete and lowered.report.max_rel_error < tolerance

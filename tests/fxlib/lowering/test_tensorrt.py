@@ -19,10 +19,13 @@ from fxlib.lowering.nvidia.kernels import parse
 from fxlib.lowering.nvidia.library import has_driver
 
 MODELS = {
-    "resnet50": (ResNet50, lambda: (torch.randn(1, 3, 224, 224),)),
+    "resnet50": (ResNet50, lambda: (torch.randn(1, 3, 64, 64),)),
     "actor": (Actor, lambda: (torch.rand(1, 9, 128, 128),)),
-    "recommender": (lambda: DeepRecommender(20000), lambda: (torch.randn(1, 20000),)),
-    "transformer": (TransformerEncoder, lambda: (torch.randint(0, 30522, (1, 32)), torch.ones(1, 32))),
+    "recommender": (lambda: DeepRecommender(2000), lambda: (torch.randn(1, 2000),)),
+    "transformer": (
+        lambda: TransformerEncoder(500, positions=32, width=64, heads=4, inner=128, layers=2),
+        lambda: (torch.randint(0, 500, (1, 32)), torch.ones(1, 32)),
+    ),
 }
 
 

@@ -198,7 +198,8 @@ def _process(rank, meeting):
 def test_what_another_process_holds_is_asked_by_two_real_processes(tmp_path, monkeypatch):
     for name in ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
         monkeypatch.setenv(name, "lo")
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # one import of torch for both
     both = [context.Process(target=_process, args=(rank, f"file://{tmp_path}/meeting")) for rank in range(2)]
     for each in both:
         each.start()

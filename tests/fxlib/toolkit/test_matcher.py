@@ -46,14 +46,14 @@ GRAPHS = [
 )
 def test_matches(settings):
     def scenario(side):
-        trace = side().symbolic_trace
         matcher = side("passes.utils.matcher_utils").SubgraphMatcher
+        patterns, graphs = ({each: side().symbolic_trace(each).graph for each in group} for group in (PATTERNS, GRAPHS))
         for pattern in PATTERNS:
             for function in GRAPHS:
                 # torch.fx raises KeyError where one of several anchors is nowhere to be found.
                 if pattern in (two_chains, PATTERNS[2]) and function is not two_chains:
                     continue
-                side.attempt(lambda p=pattern, f=function: matcher(trace(p).graph, **settings).match(trace(f).graph))
+                side.attempt(lambda p=pattern, f=function: matcher(patterns[p], **settings).match(graphs[f]))
 
     assert_same(scenario, at_least=25)
 

@@ -335,7 +335,8 @@ def _train_on_two(rank: int, file: str, queue) -> None:
 
 
 def test_distributed_data_parallel(tmp_path):
-    context = torch.multiprocessing.get_context("spawn")
+    context = torch.multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # one import of torch for both
     queue = context.Queue()
     workers = [context.Process(target=_train_on_two, args=(rank, str(tmp_path / "store"), queue)) for rank in range(2)]
     for worker in workers:

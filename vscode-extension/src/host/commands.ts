@@ -2,7 +2,7 @@
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
 import { activeSource } from './code/addresses';
-import type { Lens } from './lens';
+import { type Lens, openAgain } from './lens';
 import { editInputs } from './inputs';
 import { recordRun } from './recording';
 import { openRule } from './rules';
@@ -31,6 +31,7 @@ async function traceNow(lens: Lens): Promise<void> {
   const source = activeSource();
   if (!source) return;
   const client = await lens.requireClient();
+  await openAgain(source);
   await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
 }
 

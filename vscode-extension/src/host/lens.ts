@@ -16,6 +16,12 @@ import { recordChanged } from '../protocol/graph';
 const STOP_MS = 10_000;
 const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server.';
 
+/** Gives the server the text of a file that was closed while it started, as a preview is when another one takes its place. */
+export async function openAgain(source: vscode.Uri): Promise<void> {
+  if (String(source).endsWith('.ipynb')) return;
+  await vscode.workspace.openTextDocument(source).then(undefined, () => undefined);  // it may be gone
+}
+
 export class Lens implements vscode.Disposable {
   readonly logger = createLogger();
   readonly status = new StatusItem();
@@ -86,6 +92,7 @@ export class Lens implements vscode.Disposable {
     const here = cursorOf();
     const client = await running;
     if (!client) return null;
+    await openAgain(source);
     tellCursor(this, here);
     const answer = await client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) });
     tellCursor(this);

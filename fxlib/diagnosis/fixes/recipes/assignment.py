@@ -56,8 +56,9 @@ def _is_integer(node: ast.expr) -> bool:
 
 @recipe("setitem-functional")
 def setitem_functional(site: Site) -> list[Draft]:
-    """Write `x[mask] = v` with `torch.where`, or with `masked_fill_` where `x` is a view or the caller's, `x[:, 0] = v`
-    with `index_fill` or `select_scatter`, and an assignment to a slice with `slice_scatter`."""
+    """Write `x[mask] = v` with `masked_fill`, or with `masked_fill_` where `x` is a view or the caller's,
+    `x[mask] += v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to a slice
+    with `slice_scatter`."""
     found = _target(site)
     if found is None or not isinstance(found[1].value, ast.Name):
         return []
@@ -127,14 +128,16 @@ def _masked(
         value = f"{name} {sign} {site.operand(statement.value)}"
     elif not plain_number:
         return []
-    function, edits = site.need("torch.where")
+    function, edits = site.need("torch.where") if added else ("", [])
     before = (site.source.replace(mask, switched(0, site.text(mask))),)
 
     def assigned(title: str, rows: bool, in_place: bool) -> Draft:
         def written(test: str) -> list[Edit]:
             test = f"({test}).unsqueeze(-1)" if rows else test
-            if in_place and not added:
-                return [site.source.replace(statement, f"{name} = {name}.masked_fill_({test}, {value})")]
+            if not added:
+                # Unlike `torch.where`, it keeps the dtype of the tensor, as the assignment does.
+                method = "masked_fill_" if in_place else "masked_fill"
+                return [site.source.replace(statement, f"{name} = {name}.{method}({test}, {value})")]
             text = f"{function}({test}, {value}, {name})"
             text = f"{name}.copy_({text})" if in_place else text
             return [*edits, site.source.replace(statement, f"{name} = {text}")]
@@ -143,9 +146,10 @@ def _masked(
         return Draft(title, written(site.text(mask)), branches=branches)
 
     # Out of place, the tensor has another name for nobody else: neither for the caller nor for what it is a view of.
+    kind = "torch.where" if added else "masked_fill"
     return [
-        assigned("Assign with torch.where, out of place", False, False),
-        assigned("Assign rows with torch.where, out of place", True, False),
+        assigned(f"Assign with {kind}, out of place", False, False),
+        assigned(f"Assign rows with {kind}, out of place", True, False),
         assigned("Assign in place with a method, which is recorded", False, True),
         assigned("Assign rows in place with a method, which is recorded", True, True),
     ]
@@ -224,7 +228,7 @@ def out_of_place(site: Site) -> Draft | None:
             site.source.replace_range(start, start, f"{name} = "),
             site.source.replace_range(attribute, end, function.attr[:-1]),
         ],
-        hazard="the caller's tensor is no longer changed",
+        hazard="the caller's tensor is no longer changed, and the result has the dtype that both operands give",
     )
 
 
@@ -256,7 +260,8 @@ def copy_in_place(site: Site) -> Draft | None:
     if not (isinstance(target, ast.Attribute) and target.attr == "data"):
         return None
     text = f"{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)])
+    note = "the tensor keeps its own dtype and memory"
+    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)], note)
 
 
 @recipe("use-result")

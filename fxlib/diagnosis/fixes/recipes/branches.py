@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
+from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 
-__all__ = ["HAZARD"]
+__all__ = ["HAZARD", "note_of"]
 
 
 @recipe("if-to-where")
@@ -24,6 +26,7 @@ def if_to_where(site: Site) -> Draft | None:
 
 
 _WHERE_NOTE = "both branches are computed in every call"
+_TRAINED = "parameters of what is not chosen get gradients of zero instead of none"
 HAZARD = "gradients may be NaN: torch.where also computes the branch that is not selected"
 _CONDITION = "\0"  # stands in the text of a side for the condition that guards an operand
 
@@ -42,10 +45,18 @@ def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
     return Draft(
         "Replace the conditional expression with torch.where",
         written(condition[0]),
-        _WHERE_NOTE,
+        note_of(site, _WHERE_NOTE, [node.body, node.orelse]),
         branches=_switched(site, [node.test], written(switched(0, condition[0]))),
         hazard=None if all(fine for _, fine in sides) else HAZARD,
     )
+
+
+def note_of(site: Site, said: str, sides: Iterable[ast.AST]) -> str:
+    """What is ``said`` of sides that are computed though they were not, with what it means for the module's parameters:
+    an optimizer goes on with a gradient of zero."""
+    me = self_name(site.source, site.function) if site.function is not None else None
+    read = (node for side in sides for node in ast.walk(side) if isinstance(node, ast.Name))
+    return f"{said}; {_TRAINED}" if me and any(node.id == me for node in read) else said
 
 
 def _switched(site: Site, tests: list[ast.expr], after: list[Edit]) -> Branches:
@@ -120,7 +131,7 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
     return Draft(
         "Replace the `if` with torch.where",
         written(conditions),
-        _WHERE_NOTE,
+        note_of(site, _WHERE_NOTE, [each for each in (*node.body, *node.orelse, following) if each is not None]),
         branches=_switched(site, tests, written([switched(n, text) for n, text in enumerate(conditions)])),
         hazard=None if fine else HAZARD,
     )

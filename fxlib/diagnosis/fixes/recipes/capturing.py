@@ -6,6 +6,7 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_bound
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 
@@ -83,11 +84,17 @@ def keep_tensor(site: Site) -> list[Draft]:
             text = site.operand(inner)
         else:
             continue
-        drafts.append(Draft(f"Keep the tensor: {text}", [site.source.replace(call, text)]))
-        if not text.endswith(".detach()"):
-            text = f"{text}.detach()"
-            drafts.append(Draft(f"Keep the tensor: {text}", [site.source.replace(call, text)]))
+        note = _differs(call, text)
+        texts = [text] if text.endswith(".detach()") else [text, f"{text}.detach()"]
+        drafts += [Draft(f"Keep the tensor: {each}", [site.source.replace(call, each)], note) for each in texts]
     return drafts
+
+
+def _differs(call: ast.Call, text: str) -> str | None:
+    """For which tensors it matters that a call of `int` or `float` is left out: one of the example's dtype says no more
+    of it."""
+    other = {"int": "a float, which int() rounds", "float": "no float"}.get(getattr(call.func, "id", ""))
+    return other and f"differs if `{text}` is {other}"
 
 
 @recipe("item-of-tensor")
@@ -100,7 +107,7 @@ def item_of_tensor(site: Site) -> Draft | None:
                 text = site.text(inner)
             else:
                 text = f"{site.operand(inner)}.item()"
-            return Draft(f"Keep it a symbol: {text}", [site.source.replace(call, text)])
+            return Draft(f"Keep it a symbol: {text}", [site.source.replace(call, text)], _differs(call, text))
     return None
 
 
@@ -111,7 +118,7 @@ def torch_math(site: Site) -> list[Draft]:
         name = site.call_name(call)
         if name and name.startswith("math.") and len(call.args) == 1 and not call.keywords:
             function, edits = site.need(f"torch.{name.removeprefix('math.')}")
-            note = "gives nan where math raises ValueError"
+            note = "gives nan where math raises ValueError, and computes in the dtype of the tensor"
             texts = [site.text(call.args[0]), f"{site.operand(call.args[0])}.detach()"]
             return [
                 Draft(f"Compute with {function}", [*edits, site.source.replace(call, f"{function}({text})")], note)
@@ -137,8 +144,9 @@ def mask_to_where(site: Site) -> Draft | None:
         else:
             continue
         where, edits = site.need("torch.where")
-        total = f"{where}({site.text(mask)}, {site.text(value)}, 0).sum()"
-        text = total if function.attr == "sum" else f"({total} / {site.operand(mask)}.sum())"
+        chosen = f"{where}({site.text(mask)}, {site.text(value)}, 0)"
+        # Divided before they are added up: a sum of many halves, or their number, may be too large for a half.
+        text = f"{chosen}.sum()" if function.attr == "sum" else f"({chosen} / {site.operand(mask)}.sum()).sum()"
         return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)])
     return None
 
@@ -235,9 +243,12 @@ def state_to_buffer(site: Site) -> Draft | None:
         return None
     value = site.text(made.value)
     edits: list[Edit] = []
-    number = isinstance(made.value, ast.Constant) and type(made.value.value) in (int, float)
-    if number:
+    kind = type(made.value.value) if isinstance(made.value, ast.Constant) else None
+    note = hazard = None
+    if kind in (int, float):
         tensor, edits = site.need("torch.tensor")
+        note = f"{me}.{name} becomes a tensor"
+        note += ", which is less exact than a Python float and follows .half()" if kind is float else ""
         value = f"{tensor}({value})"
     elif isinstance(made.value, ast.Constant):
         return None
@@ -250,8 +261,10 @@ def state_to_buffer(site: Site) -> Draft | None:
             for node in ast.walk(method):
                 written = _written(site, node, me, name)
                 if written is not None:
-                    edits.append(site.source.replace(node, written))
-    return Draft(f"Keep {me}.{name} in a buffer", edits, f"{me}.{name} becomes a tensor" if number else None)
+                    edits.append(site.source.replace(node, f"{me}.{name}.{written[0]}({site.text(written[1])})"))
+                    if kind is int and not is_int(site, written[1]):
+                        hazard = f"{me}.{name} holds ints only, whatever `{site.text(written[1])}` is"
+    return Draft(f"Keep {me}.{name} in a buffer", edits, note, hazard=hazard)
 
 
 def _is_attribute(node: ast.AST, me: str, name: str) -> bool:
@@ -267,17 +280,17 @@ def _assignment(function: ast.FunctionDef, me: str, name: str) -> ast.Assign | a
     return None
 
 
-def _written(site: Site, node: ast.AST, me: str, name: str) -> str | None:
-    """A statement that gives the attribute another value, as one that writes into the buffer."""
+def _written(site: Site, node: ast.AST, me: str, name: str) -> tuple[str, ast.expr] | None:
+    """What a statement that gives the attribute another value is for a buffer: a method, and its argument."""
     if isinstance(node, ast.AugAssign) and _is_attribute(node.target, me, name):
         method = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_"}.get(type(node.op))
-        return f"{me}.{name}.{method}({site.text(node.value)})" if method else None
+        return (method, node.value) if method else None
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_attribute(node.targets[0], me, name):
         value = node.value
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_attribute(value.left, me, name):
-            return f"{me}.{name}.add_({site.text(value.right)})"
+            return "add_", value.right
         if isinstance(value, ast.Constant):
-            return f"{me}.{name}.fill_({site.text(value)})"
+            return "fill_", value
     return None
 
 
@@ -323,4 +336,5 @@ def copy_without_grad(site: Site) -> Draft | None:
     no_grad, edits = site.need("torch.no_grad")
     inner = site.source.indent_of(statement) + site.source.indent_unit
     text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)])
+    note = "the tensor keeps its own dtype and memory"
+    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)], note)

@@ -6,6 +6,7 @@ import ast
 from typing import NamedTuple
 
 from fxlib.diagnosis.fixes.fix import SWITCH, Branches, Draft, Site, recipe
+from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.recipes.types import block_for
 
 
@@ -117,7 +118,9 @@ def slice_without_asking(site: Site) -> Draft | None:
     asked = {f"{name}.shape[{dim}]", f"{name}.size({dim})", *([f"len({name})"] if not dim else [])}
     if _text(test.left) not in asked or _text(last.upper) != _text(test.comparators[0]):
         return None
-    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))])
+    bound = _text(last.upper)
+    hazard = None if is_int(site, last.upper) else f"raises if `{bound}` is no int, such as infinity"
+    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))], hazard=hazard)
 
 
 def _text(node: ast.AST) -> str:

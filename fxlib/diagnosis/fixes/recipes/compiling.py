@@ -9,7 +9,7 @@ from dataclasses import replace
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names
-from fxlib.diagnosis.fixes.recipes.branches import if_to_where
+from fxlib.diagnosis.fixes.recipes.branches import if_to_where, note_of
 from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["SETTINGS"]
@@ -296,7 +296,7 @@ def all_of_list(site: Site) -> Draft | None:
         arguments = ", ".join(site.text(part) for part in (*call.args, *call.keywords))
         stack, edits = site.need("torch.stack")
         text = f"{stack}([{each}({arguments}) for {each} in {site.text(picked.value)}])[{site.text(index)}]"
-        note = "all of them are computed in every call"
+        note = note_of(site, "all of them are computed in every call", [picked])
         return Draft(
             f"Pick one of the results of {site.text(picked.value)}", [*edits, site.source.replace(call, text)], note
         )

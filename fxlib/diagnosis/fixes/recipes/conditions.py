@@ -7,6 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names, surely_bound
+from fxlib.diagnosis.fixes.recipes.branches import note_of
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 
 
@@ -87,7 +88,7 @@ def continue_to_where(site: Site) -> Draft | None:
     text = f"{target.id} = {where}({condition[0]}, {target.id}, {site.text(rest[0].value)})"
     start, end = site.source.range_of(node)[0], site.source.range_of(rest[0])[1]
     changes: list[Edit] = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace_range(start, end, text)]
-    return Draft("Choose with torch.where", changes, "the skipped part is computed as well")
+    return Draft("Choose with torch.where", changes, note_of(site, "the skipped part is computed as well", rest))
 
 
 @recipe("unchecked-distribution")

@@ -81,9 +81,20 @@ def tensor_condition(site: Site, test: ast.expr) -> tuple[str, list[Edit]] | Non
         if called in ("item",) and isinstance(function, ast.Attribute):
             return tensor_condition(site, function.value)
         return (site.text(test), []) if called in _BOOLEAN_METHODS else (f"{site.operand(test)} != 0", [])
-    if isinstance(test, ast.BinOp) and isinstance(test.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+    if _is_bool(test):
         return site.text(test), []
     return f"{site.operand(test)} != 0", []
+
+
+def _is_bool(node: ast.expr) -> bool:
+    """Whether the elements of a tensor are bools by the look of it: `(x > 0) & (y > 0)`; `a & b` may be of integers."""
+    if isinstance(node, ast.BinOp):
+        joins = isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor)
+        return joins and _is_bool(node.left) and _is_bool(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Invert) and _is_bool(node.operand)
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(node, ast.Compare) or getattr(called, "attr", "") in _BOOLEAN_METHODS
 
 
 def _asks_for_element(test: ast.Compare) -> bool:

@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded
 from fxlib.diagnosis.fixes.names import inputs_of, local_names, surely_bound
-from fxlib.diagnosis.fixes.recipes.branches import HAZARD
+from fxlib.diagnosis.fixes.recipes.branches import HAZARD, note_of
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 from fxlib.diagnosis.fixes.source import FunctionNode
 
@@ -53,7 +53,7 @@ def leave_to_mask(site: Site) -> Draft | None:
     return Draft(
         "Run the loop to its end, with a mask",
         _written(site, left, condition[0], condition[1], like, names),
-        _NOTE,
+        note_of(site, _NOTE, [left.loop]),
         branches=Branches(
             1,
             (site.source.replace(test, switched(0, site.text(test))),),

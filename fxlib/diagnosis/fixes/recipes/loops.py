@@ -48,8 +48,10 @@ def _counted(site: Site, node: ast.For) -> Draft | None:
         return None
     index = site.source.fresh_name("step") if target.id == "_" else target.id
     zero, edits = site.need("torch.zeros_like")
-    start = f"{zero}({site.text(limit)})"
-    return _draft(site, node, f"{index} < {site.text(limit)}", edits, carried, index, start)
+    end = site.text(limit)
+    if isinstance(call.args[0], ast.Call) and call.args[0].args:
+        end = f"{site.operand(limit)}.long()"  # as int() does: the limit may be a float
+    return _draft(site, node, f"{index} < {end}", edits, carried, index, f"{zero}({end})")
 
 
 def _carried(site: Site, node: ast.While | ast.For) -> list[str] | None:

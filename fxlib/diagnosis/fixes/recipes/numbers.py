@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import struct
 from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.integers import is_int, is_positive, is_size
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
 
 __all__ = ["torch_call"]
@@ -25,24 +27,50 @@ def floor_div(site: Site) -> list[Draft]:
         if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
             if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in ast.walk(argument)):
                 continue  # // of a float gives a float
-            left, right = site.operand(argument.left), _whole(site, argument.right)
+            above, below = (
+                _fraction(argument) if isinstance(argument.op, ast.Div) else ([argument.left], [argument.right])
+            )
+            left = " * ".join(map(site.operand, above))
+            right = _product(site, below)
             ceiling = name == "math.ceil"
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
             truncates = isinstance(argument.op, ast.Div) and name in ("int", "math.trunc")
-            hazard = _NEGATIVE if truncates and _may_be_negative(site, argument) else None
-            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], first=True, hazard=hazard)]
-        if name == "int" and _is_size(argument):
+            unsure = dict.fromkeys(site.text(each) for each in (*above, *below) if not is_int(site, each))
+            hazards = [f"the result differs, or is a float, if `{each}` is no int" for each in unsure]
+            note = None
+            if truncates and _may_be_negative(site, argument):
+                hazards.append(_NEGATIVE)
+            elif truncates and not all(is_positive(site, each) for each in below):
+                note = _NEGATIVE
+            hazard = "; ".join(hazards) or None
+            edit = site.source.replace(call, text)
+            return [Draft(f"Divide integers: {text}", [edit], note, first=True, hazard=hazard)]
+        if name == "int" and is_size(argument):
             edit = site.source.replace(call, site.text(argument))
             return [Draft("Drop int(): a size is an int already", [edit], first=True)]
     return []
 
 
+def _fraction(node: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The factors above and below the line: `n`, `s` and `s` above `h * w` of `n / (h * w / s / s)`. Several divisions
+    of integers, one after the other, would round each time."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return [node], []
+    (above, below), (under, over) = _fraction(node.left), _fraction(node.right)
+    return [*above, *over], [*below, *under]
+
+
+def _product(site: Site, factors: list[ast.expr]) -> str:
+    text = " * ".join(map(site.operand, factors))
+    return text if len(factors) == 1 else f"({text})"
+
+
 def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
     """Whether an expression of sizes may be below 0: something is subtracted in it, or where a name in it gets its
     value."""
-    if (isinstance(node, ast.expr) and _is_size(node)) or isinstance(node, ast.Attribute):
+    if (isinstance(node, ast.expr) and is_size(node)) or isinstance(node, ast.Attribute):
         return False
     if isinstance(node, ast.Call) and site.call_name(node) in ("abs", "len"):
         return False
@@ -73,33 +101,11 @@ def _values_of(function: ast.AST, name: str) -> Iterator[ast.AST]:
                     yield value
 
 
-def _whole(site: Site, node: ast.expr) -> str:
-    """The text of a divisor whose own divisions are of integers too: ``(h * w // s // s)`` for ``(h * w / s / s)``."""
-    inner = node
-    factors: list[str] = []
-    while isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div):
-        factors.insert(0, site.operand(inner.right))
-        inner = inner.left
-    if not factors:
-        return site.operand(node)
-    left = site.text(inner) if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) else site.operand(inner)
-    return f"({' // '.join([left, *factors])})"
-
-
 def _binds_tighter(site: Site, node: ast.AST) -> bool:
     parent = site.source.parents.get(node)
     return isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Compare) or (
         isinstance(parent, ast.Subscript) and parent.value is node
     )
-
-
-def _is_size(node: ast.expr) -> bool:
-    """`x.shape[i]`, `x.size(i)`, `x.dim()`: an int under eager."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("size", "dim", "numel")
-    return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
 @recipe("drop-float")
@@ -254,22 +260,47 @@ def torch_call(site: Site, call: ast.Call) -> list[Edit] | None:
 
 
 def _mentions_size(node: ast.expr) -> bool:
-    return any(_is_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+    return any(is_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+
+
+_SCALARS = {
+    bool: ("bool_",),
+    int: ("int8", "int16", "int32", "int64", "uint8"),
+    float: ("float16", "float32", "float64", "double", "single"),
+}
 
 
 @recipe("to-python-number")
 def to_python_number(site: Site) -> Draft | None:
-    """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `float(e)`."""
-    scalars = {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "double", "single", "uint8", "bool_"}
+    """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `e.item()`."""
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]
     candidates += list(site.nearest(ast.Call, ast.Attribute))
     for node in candidates:
         dotted = site.bindings.resolve(node.func if isinstance(node, ast.Call) else node) or ""
         package, _, name = dotted.partition(".")
-        if package != "numpy":
+        if package != "numpy" or not isinstance(node, ast.Call):
             continue
-        if isinstance(node, ast.Call) and name in scalars and len(node.args) == 1:
-            return Draft("Use the plain number", [site.source.replace(node, site.operand(node.args[0]))])
-        if isinstance(node, ast.Call):
-            return Draft("Convert to a Python number", [site.source.replace(node, f"float({site.text(node)})")])
+        kind = next((kind for kind, names in _SCALARS.items() if name in names), None)
+        if kind is not None and len(node.args) == 1:
+            text = _plain(node.args[0], kind, name)
+            if text is not None:
+                return Draft("Use the plain number", [site.source.replace(node, text)])
+        return Draft("Convert to a Python number", [site.source.replace(node, f"{site.text(node)}.item()")])
     return None
+
+
+def _plain(value: ast.expr, kind: type, name: str) -> str | None:
+    """The literal that a scalar of NumPy's is; None where it rounds it, or the text does not say."""
+    try:
+        number = ast.literal_eval(value)
+    except ValueError:
+        return None
+    plain = kind(number) if type(number) in (bool, int, float) else None
+    if plain != number:
+        return None
+    code = {"float16": "e", "float32": "f", "single": "f"}.get(name)
+    try:
+        rounded = struct.unpack(code, struct.pack(code, plain))[0] if code else plain
+    except OverflowError:
+        return None
+    return repr(plain) if rounded == plain else None

@@ -8,11 +8,13 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import inputs_of, self_name
+from fxlib.diagnosis.fixes.recipes.sizes import DEFAULT_DTYPE
 
 
 @recipe("randn-like")
 def randn_like(site: Site) -> Draft | None:
-    """Replace `torch.randn(x.shape)` with `torch.randn_like(x)`, and `rand` with `rand_like`."""
+    """Replace `torch.randn(x.shape)` with `torch.randn_like(x, dtype=torch.get_default_dtype())`, or with
+    `torch.randn_like(x)` where it asks for the dtype of `x`, and `rand` with `rand_like`."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call) or ""
         if name not in ("torch.randn", "torch.rand") or len(call.args) != 1:
@@ -31,7 +33,12 @@ def randn_like(site: Site) -> Draft | None:
         base = site.text(like)
         kept = [k for k in call.keywords if k.arg not in ("device", "dtype") or site.text(k.value) != f"{base}.{k.arg}"]
         arguments = ", ".join([base, *(site.text(k) for k in kept)])
-        return Draft(f"Use {function}({base})", [*edits, site.source.replace(call, f"{function}({arguments})")])
+        if all(keyword.arg != "dtype" for keyword in call.keywords):
+            kind, more = site.need(DEFAULT_DTYPE)
+            arguments, edits = f"{arguments}, dtype={kind}()", [*edits, *more]
+        return Draft(
+            f"Use {function}({base})", [*dict.fromkeys(edits), site.source.replace(call, f"{function}({arguments})")]
+        )
     return None
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import inputs_of
+
+__all__ = ["DEFAULT_DTYPE"]
 
 
 @recipe("len-to-shape")
@@ -324,11 +327,13 @@ def flip(site: Site) -> list[Draft]:
 
 
 _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": "new_full"}
+DEFAULT_DTYPE = "torch.get_default_dtype"
 
 
 @recipe("new-zeros")
 def new_zeros(site: Site) -> Draft | None:
-    """Replace `torch.zeros(3)` with `x.new_zeros(3)`, which is recorded and creates a tensor in every call."""
+    """Replace `torch.zeros(3)` with `x.new_zeros(3, dtype=torch.get_default_dtype())`, which is recorded and creates a
+    tensor in every call."""
     function = site.function
     if function is None or site.statement is None:
         return None
@@ -339,12 +344,34 @@ def new_zeros(site: Site) -> Draft | None:
         package, _, maker = (site.call_name(call) or "").rpartition(".")
         if package == "torch" and maker in _NEW and call.args:
             base = inputs[0]
-            kept = [k for k in call.keywords if k.arg != "device" or site.text(k.value) != f"{base}.device"]
-            arguments = ", ".join([*(site.text(a) for a in call.args), *(site.text(k) for k in kept)])
-            text = f"{base}.{_NEW[maker]}({arguments})"
-            note = f"the dtype is that of `{base}`" if not any(k.arg == "dtype" for k in kept) else None
-            return Draft(f"Use {text}", [site.source.replace(call, text)], note)
+            drops = {f"device={base}.device", f"dtype={base}.dtype"}  # what `new_zeros` takes from it anyway
+            kept = [site.text(k) for k in call.keywords if f"{k.arg}={site.text(k.value)}" not in drops]
+            edits: list[Edit] = []
+            if all(keyword.arg != "dtype" for keyword in call.keywords):
+                kind = _dtype_of(call, maker)
+                if kind is None:
+                    return None
+                given, edits = site.need(kind)
+                kept.append(f"dtype={given}{'()' if kind == DEFAULT_DTYPE else ''}")
+            text = f"{base}.{_NEW[maker]}({', '.join([*map(site.text, call.args), *kept])})"
+            return Draft(f"Use {text}", [*edits, site.source.replace(call, text)])
     return None
+
+
+def _dtype_of(call: ast.Call, maker: str) -> str | None:
+    """What gives the dtype of a tensor that `torch.zeros` and the like make; None where the text does not say what
+    `torch.full` fills it with."""
+    if maker != "full":
+        return DEFAULT_DTYPE
+    value = (
+        call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords if k.arg == "fill_value"), None)
+    )
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "float":
+        return DEFAULT_DTYPE
+    kinds = {bool: "torch.bool", int: "torch.int64", float: DEFAULT_DTYPE}
+    return kinds.get(type(value.value)) if isinstance(value, ast.Constant) else None
 
 
 def _origins(site: Site, function: ast.AST) -> list[ast.Call]:
