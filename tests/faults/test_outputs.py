@@ -101,10 +101,10 @@ def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, re
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         program.stdout.close()
         assert program.wait(200) == 141, program.stderr.read()
-    for arguments in (["--deadline", "inf"], ["--deadline", "1e400"], ["--memory", "9" * 30]):
+    for arguments in (["--deadline", "inf"], ["--deadline", "1e400"], ["--memory", "9" * 30], ["--jobs", "-1"]):
         done = run("check", "m.py", *arguments, cwd=tmp_path)
         assert done.returncode == 2 and b"and at most" in done.stderr, done.stderr
-    report(tries=5, outcome="the status of the check")
+    report(tries=6, outcome="the status of the check")
 
 
 def test_names_of_files_add_nothing_to_a_proposed_configuration(tmp_path: Path, report):

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=options.count,
         default=os.cpu_count() or 1,
         metavar="N",
         help="how many files at a time (default: one per processor)",
@@ -229,7 +229,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
     return Options(
         launch=launch,
         cache=None if arguments.no_cache else Cache(launch.python),
-        jobs=max(1, arguments.jobs),
+        jobs=arguments.jobs,
         limits=options.limits(arguments),
         select=arguments.select,
         ignore=arguments.ignore,

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="*", default=["."], metavar="PATH", help="Python files, notebooks or folders (default: .)"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="files at a time")
+    parser.add_argument("--jobs", type=options.count, default=os.cpu_count() or 1, metavar="N", help="files at a time")
     options.add_worker_arguments(parser)
     parser.epilog = "Prints a table for pyproject.toml. Nothing is written."
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = Options(
         launch=options.launch(arguments),
         limits=options.limits(arguments),
-        jobs=max(1, arguments.jobs),
+        jobs=arguments.jobs,
         verify=False,
         light=True,
     )
