@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fxlib.ir.writes import Writes
 
-__all__ = ["copy_of", "copy_with", "data_kept", "is_altered", "writes_undone"]
+__all__ = ["copy_of", "copy_with", "data_kept", "hollow_copy", "is_altered", "writes_undone"]
 
 _HOOKS = tuple(name for name, table in vars(nn.Module()).items() if type(table) is OrderedDict)
 
@@ -64,6 +65,20 @@ def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
     for module in modules:
         vars(memo[id(module)]).update({name: _copied(value, memo) for name, value in vars(module).items()})
     return memo[id(model)]
+
+
+def hollow_copy(model: nn.Module, dtype: torch.dtype | None = None) -> Any:
+    """A deep copy whose parameters and buffers have no data; those of floating types are of ``dtype``, if that is
+    given."""
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        for value in (*vars(module).values(), *module._parameters.values(), *module._buffers.values()):
+            if isinstance(value, torch.Tensor) and id(value) not in memo:
+                to = dtype if value.is_floating_point() else None
+                bare = value if is_lazy(value) else value.detach().to("meta", to)
+                is_parameter = isinstance(value, nn.Parameter) and bare is not value
+                memo[id(value)] = nn.Parameter(bare, value.requires_grad) if is_parameter else bare
+    return copy_with(memo, model)
 
 
 _VALUES = {bool, int, float, str, type(None), torch.dtype}

@@ -80,12 +80,40 @@ class Placed(nn.Module):
 """
 
 
+# What reads numbers of the model's own tensors: torch.fx traces each of these.
+READS = [
+    "x * float(self.t)", "x * int(self.n)", "x * sum(range(self.n))", "x * round(float(self.t))",
+    "x * float(np.asarray(self.t))", "x * len(f'{float(self.t):.1f}')", "x * [1, 2, 3][self.n]",
+    "x * (2 if self.t > 1 else 1)", "torch.zeros(self.n, 4) + x", "x * len(self.v.nonzero())",
+    "x * complex(self.t).real", "x * math.sqrt(self.t)", "x * self.t.item()",
+    "(self.l(x).sum().backward(), self.l.weight.grad * 1)[1]",
+]  # fmt: skip
+READING = "import math\nimport numpy as np\nimport torch\nfrom torch import nn\n" + "".join(
+    f"""
+
+# fxlens: Reads{number}() <- torch.randn(2, 4)
+class Reads{number}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("t", torch.tensor(2.0))
+        self.register_buffer("v", torch.ones(3))
+        self.n = torch.tensor(2)
+        self.l = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return {expression}
+"""
+    for number, expression in enumerate(READS)
+)
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "broken.py").write_text(BROKEN, encoding="utf-8")
     (folder / "clean.py").write_text(CLEAN)
     (folder / "device.py").write_text(DEVICE)
+    (folder / "reading.py").write_text(READING)
     (folder / "nothing.py").write_text("raise SystemExit('never executed: it mentions no model')\n")
     (folder / "half.py").write_text("class Net(:\n")
     return folder
@@ -162,6 +190,11 @@ def test_that_models_are_made_without_memory_answers_no_question(report: dict):
     """A guard by device is answered as where the model runs, not as on the meta device."""
     (finding,) = report["device.py"]["findings"]
     assert finding["code"] == "FX102" and "is False on the example inputs" in finding["message"]
+
+
+def test_numbers_of_the_models_own_tensors_are_there(report: dict):
+    assert [(each["target"], each["message"]) for each in report["reading.py"]["findings"]] == []
+    assert {each["status"] for each in report["reading.py"]["targets"]} == {"traced"}
 
 
 def test_a_file_without_models_is_not_executed_and_a_broken_one_is_reported(report: dict):

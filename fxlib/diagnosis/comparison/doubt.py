@@ -48,7 +48,7 @@ _READ_OUT = frozenset(
         "set_", "detach_", "register_hook", "retain_grad", "storage", "untyped_storage", "data_ptr",
     }
 )  # fmt: skip
-_ASKS = ("is_", "get_", "set_", "rand", "manual", "seed", "initial", "use_", "empty")
+_ASKS = ("is_", "has_", "typename", "get_", "set_", "rand", "manual", "seed", "initial", "use_", "empty")
 """What functions of torch begin with that ask, or change, something other than their arguments; or make numbers."""
 
 

@@ -7,9 +7,11 @@ from fxlib.diagnosis.detectors import (
     aliasing,
     answers,
     comparisons,
+    dtypes,
     graph_checks,
     interface,
     keys,
+    modes,
     module_state,
     moments,
     shared_state,
@@ -22,7 +24,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, comparisons, interface, moments)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:
@@ -54,5 +56,7 @@ LAST: tuple[Callable[[Search], None], ...] = (
     *shared_state.LAST,
     *moments.LAST,
     *comparisons.LAST,
+    *modes.LAST,
+    *dtypes.LAST,
     *interface.LAST,
 )

@@ -24,6 +24,9 @@ from fxlib.shapes import TensorMeta
 __all__ = ["AT_PROBES", "LOOKERS", "outer"]
 
 _TYPE_TESTS = frozenset({"isinstance", "is_tensor", "is_storage", "type", "issubclass"})
+_OVERRIDE_TESTS = frozenset(
+    {"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "typename"}
+)
 _ATTRIBUTE_TESTS = frozenset({"hasattr", "callable", "getattr"})
 _NOTHING = object()
 _SINGLE = (bool, torch.dtype, torch.layout, torch.memory_format, enum.Enum)
@@ -43,7 +46,8 @@ def _look_call(node: ast.Call, found: Found) -> None:
     if first is None:
         return
     # The method `x.type(dtype)` is a cast, which is recorded.
-    if name in _TYPE_TESTS and (name != "type" or (isinstance(function, ast.Name) and len(node.args) == 1)):
+    cast = name == "type" and not (isinstance(function, ast.Name) and len(node.args) == 1)
+    if name in _OVERRIDE_TESTS or (name in _TYPE_TESTS and not cast):
         found.append(("type", first))
     elif name in _ATTRIBUTE_TESTS and isinstance(function, ast.Name) and (name != "getattr" or len(node.args) == 3):
         found.append(("attribute", first))
@@ -102,12 +106,14 @@ def _outcome(place: Place) -> str:
 
 
 def type_test(run: Run, probe: Probe, value: Any) -> None:
-    """FX202: isinstance, is_tensor and type see the class Proxy."""
+    """FX202: isinstance, is_tensor, type and functions of torch that ask for the class see the class Proxy."""
+    place = outer(run.place_of_probe(probe))
+    name = called_name(place.node).rpartition(".")[2]
+    if name in _OVERRIDE_TESTS and isinstance(value, tuple | list):
+        value = next((each for each in value if isinstance(each, Proxy)), None)
     if not isinstance(value, Proxy):
         return
-    place = outer(run.place_of_probe(probe))
     known = run.value(value)
-    name = called_name(place.node).rpartition(".")[2]
     detail = ""
     if name == "isinstance" and len(place.node.args) == 2:
         kind = _evaluate(place.node.args[1], users_frame())
@@ -125,6 +131,8 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
         if not isinstance(known, (TensorMeta, Unknown)):
             return
         detail = "Tracing gets False, a normal run True"
+    elif name.startswith("has_torch_function"):
+        detail = "Tracing gets True, a normal run False"
     run.add("FX202", place, detail=detail, node=value.node.name)
 
 

@@ -64,12 +64,12 @@ def other_mode(search: Search) -> None:
         snapshot.restore()
     if other is None:
         return
-    here, there = signature(run), signature(other)
-    if here == there:
+    if _done(run) == _done(other):
         return
+    here, there = signature(run), signature(other)
     own, opposite = ("training", "eval") if root.training else ("eval", "training")
     note = _difference(run, opposite, zip(run.nodes, here, strict=True), zip(other.nodes, there, strict=True))
-    for place in _decisive(search, reads, here):
+    for place in _decisive(search, reads):
         says = f"`{place.text}` is read only while tracing, so the graph always behaves as in {own} mode"
         run.add("FX207", place, says, related=(note,))
 
@@ -85,10 +85,15 @@ def _difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: It
             what = called_name(place.node) or place.text
             text = f"In {mode} mode the graph first differs at line {place.span.line} (`{what}`)"
             return Related(text, place.span, "value")
-    return Related(f"In {mode} mode the graph differs", None, "value")
+    return Related(f"In {mode} mode other parameters need gradients", None, "value")
 
 
-def _decisive(search: Search, reads: dict[Span, Place], here: list[str]) -> list[Place]:
+def _done(run: Run) -> tuple[list[str], list[bool]]:
+    """What forward did: the graph, and which parameters it left in need of gradients."""
+    return signature(run), run.needing
+
+
+def _decisive(search: Search, reads: dict[Span, Place]) -> list[Place]:
     """The reads of ``training`` that change the graph when they alone give the opposite; all of them where none
     does, or where there is no time to try."""
     if len(reads) == 1:
@@ -100,7 +105,7 @@ def _decisive(search: Search, reads: dict[Span, Place], here: list[str]) -> list
         if time.thread_time() < end:
             other = search.once_more(flipped=frozenset({span}))
             search.subject.snapshot.restore()
-        if other is None or signature(other) != here:
+        if other is None or _done(other) != _done(search.best):
             decisive.append(place)
     return decisive or list(reads.values())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import OrderedDict
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from torch import nn
@@ -26,6 +27,8 @@ from fxlib.ir.span import is_hidden
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
 _HOOKS = ("register_forward_hook", "register_forward_pre_hook")
+_REGISTER = (*_HOOKS, "register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook")
+_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _look_return(node: ast.Return, found: Found) -> None:
@@ -103,9 +106,10 @@ def lost_hooks(search: Search) -> None:
     that is one node."""
     run, root = search.best, search.subject.root
     if isinstance(root, nn.Module):
-        for hook in (*root._forward_pre_hooks.values(), *root._forward_hooks.values()):
-            name = getattr(hook, "__name__", type(hook).__name__)
-            says = f"The hook `{name}` of the module is not part of the graph, which is traced from forward alone"
+        for hook in chain.from_iterable(vars(root)[table].values() for table in _TABLES):
+            says = (
+                f"The hook `{_name(hook)}` of the module is not part of the graph, which is traced from forward alone"
+            )
             run.add("FX233", _registered(root) or search.root_class(), says)
             break
         owner = next(each for each in type(root).__mro__ if "__call__" in vars(each))
@@ -116,6 +120,14 @@ def lost_hooks(search: Search) -> None:
             place = Place(head, None, None, (head,)) if head else search.root_class()
             says = "`__call__` of the class is not part of the graph, which is traced from forward alone"
             run.add("FX233", place, says)
+    layers = {layer for layer, _ in run.tracer.called.values()} if run.tracer.hooked else set()
+    for module, site in run.tracer.hooked.items():
+        if module not in layers:
+            hook = next(iter((*module._backward_hooks.values(), *module._backward_pre_hooks.values())))
+            path = run.tracer.path_of_module(module)
+            says = f"The backward hook `{_name(hook)}` of `{path}`, which is traced into, is not part of the graph"
+            detail = "Make it a leaf module, which keeps its hooks"
+            run.add("FX233", _registered(root, path) or run.place_at(site), says, detail=detail)
     calls = {str(node.target): node for node in run.nodes if node.op == "call_module"} if run.notes.hooks else {}
     for target, node in calls.items():
         holder, path = run.tracer.holder(target)
@@ -125,16 +137,23 @@ def lost_hooks(search: Search) -> None:
                 run.add("FX233", place, says, detail="Register it in `__init__`", node=node.name)
 
 
-def _registered(root: nn.Module) -> Place | None:
-    """The call in the root's constructor that gives it a hook."""
+def _name(hook: Any) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)
+
+
+def _registered(root: nn.Module, path: str = "") -> Place | None:
+    """The call in the root's constructor that gives it, or the submodule at ``path``, a hook."""
     code = getattr(type(root).__init__, "__code__", None)
     if code is None or is_hidden(code.co_filename):
         return None
+    owner = f"self.{path}" if path else "self"
     tree = function_tree(code)
     for node in () if tree is None else ast.walk(tree):
         name = called_name(node)
-        given = isinstance(node, ast.Call) and node.args and getattr(node.args[0], "id", None) == "self"
-        if name in {f"self.{each}" for each in _HOOKS} or (given and name.endswith(("spectral_norm", "weight_norm"))):
+        given = isinstance(node, ast.Call) and node.args and getattr(node.args[0], "id", None) == owner
+        if name in {f"{owner}.{each}" for each in _REGISTER} or (
+            given and name.endswith(("spectral_norm", "weight_norm"))
+        ):
             span = span_of(node, code.co_filename)
             return Place(span, node, None, (span,))
     return None

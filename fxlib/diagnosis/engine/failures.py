@@ -184,8 +184,15 @@ def _remote(failure: Failure) -> bool:
     return failure.owner.startswith("torch.distributed.rpc")
 
 
+_NO_DATA = (
+    "on meta tensors", "with Meta tensors", "meta device type tensor", "meta tensor;", "a meta tensor", "register_meta",
+    "'meta' device",
+)  # fmt: skip
+"""What torch says where it is asked for the data of a real tensor that has none."""
+
 _TABLE = (
     _Row("FX310", _type(RecursionError)),
+    _Row("FX199", _says(*_NO_DATA), advice="The module is on the meta device, where tensors have no data"),
     _Row("FX170", _says("module is not installed as a submodule")),
     _Row("FX171", _says("parameter is not a member of this module")),
     _Row("FX185", _says("wrap must be called at the top level")),

@@ -65,6 +65,7 @@ class Notes:
     training: dict[Span, Place] = field(default_factory=dict)
     moments: dict[Span, Place] = field(default_factory=dict)
     hooks: dict[Span, tuple[Place, nn.Module]] = field(default_factory=dict)
+    modes: list[tuple[Place, nn.Module, int]] = field(default_factory=list)
     copies: dict[Span, Place] = field(default_factory=dict)
     regions: dict[Span, Region] = field(default_factory=dict)
     mutations: list[Mutation] = field(default_factory=list)
@@ -93,6 +94,8 @@ class Run:
         self.asking: tuple[Probe, Any] | None = None
         """The probe of a question that reported last, and the value it saw."""
         self.error: BaseException | None = None
+        self.needing: list[bool] = []
+        """Which parameters needed gradients afterwards, where forward may say so."""
         self._modules: dict[str, Any] = {}
         self._nodes: list[Node] = []
 

@@ -150,6 +150,7 @@ class Search:
             if isinstance(error, SystemExit) and not run.guessed and run.course.corrections is None:
                 raise  # a normal run ends there, too, as far as is known
             run.error = error
+        run.needing = self.subject.snapshot.needing()
         return run
 
     def _get_past(self, run: Run, error: BaseException) -> bool:

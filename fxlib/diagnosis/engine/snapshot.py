@@ -27,6 +27,8 @@ _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
 # Names of code that may write to parameters that no proxy stands for.
 _OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
+_OF_GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
+"""Names of code that may say whether parameters need gradients."""
 _MOST = 50_000_000  # elements of parameters that are kept because of such names
 
 
@@ -52,8 +54,11 @@ class _Held(NamedTuple):
     marks: list[tuple[Any, list[Any], list[int]]]
 
 
-def _may_write_parameters(functions: Iterable[FunctionType]) -> bool:
-    return any(not _OF_PARAMETERS.isdisjoint(names_in(function.__code__)) for function in functions)
+def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
+    """Whether functions may write to parameters, and whether they may say which of these need gradients. Then that is
+    kept, too."""
+    names = {name for function in functions for name in names_in(function.__code__)}
+    return not _OF_PARAMETERS.isdisjoint(names), not _OF_GRADIENTS.isdisjoint(names)
 
 
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
@@ -92,7 +97,9 @@ class Snapshot:
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
-        self._doubt = _may_write_parameters(functions)  # then these are kept, too
+        self._doubt = _written_by(functions)
+        parameters, gradients = self._doubt
+        self._needing: dict[nn.Parameter, bool] = {}
         self._left = _MOST
         self._held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
@@ -107,10 +114,12 @@ class Snapshot:
                 for name in (("_buffers",) if leaf else _TABLES)
                 if isinstance(table := attributes.get(name), (dict, set))
             }
+            if gradients:
+                self._needing |= {each: each.requires_grad for each in module._parameters.values() if each is not None}
             marks = [_marked(attributes), *[_marked(attributes[name]) for name in tables]]
             self._modules.append(_Held(path, module, dict(attributes), tables, marks))
             self._keep_tensors(path, module, module._buffers.items())
-            if self._doubt:
+            if parameters:
                 self._keep_tensors(path, module, module._parameters.items())
             for name, value in own:
                 if isinstance(value, (torch.Tensor, list, tuple, dict)):
@@ -134,14 +143,14 @@ class Snapshot:
     def renewed(self) -> bool:
         """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
         self._keep_generators()
-        return not self.changes() and not self.shared.changes()
+        return not self.changes() and not self.shared.changes() and self.needing() == [*self._needing.values()]
 
     def follow(self, functions: Iterable[FunctionType]) -> bool:
         """Keeps what these functions have elsewhere, as it is now; False where that is no snapshot of theirs, since
-        these may write to parameters and the ones before did not, or the other way round."""
+        these may write to other things than the ones before."""
         functions = list(functions)
         self.shared = Shared(functions, self._classes, self._held)
-        return self._doubt == _may_write_parameters(functions)
+        return self._doubt == _written_by(functions)
 
     def _keep_tensors(self, path: str, module: nn.Module, found: Iterable[tuple[str, torch.Tensor | None]]) -> None:
         for name, tensor in found:
@@ -178,6 +187,10 @@ class Snapshot:
             if table[name] is buffer:
                 yield Change(module, path, name, "data", buffer, buffer)
 
+    def needing(self) -> list[bool]:
+        """Which parameters need gradients now; none are looked at where no code could change that."""
+        return [each.requires_grad for each in self._needing]
+
     def differs(self) -> bool:
         """Whether attributes of a module are others than before."""
         return any(True for _ in self._changed_modules())
@@ -211,6 +224,9 @@ class Snapshot:
             if kept is not None and _written(buffer, version, kept):
                 with torch.no_grad():
                     buffer.copy_(kept)
+        for parameter, needed in self._needing.items():
+            if parameter.requires_grad != needed:
+                parameter.requires_grad_(needed)
         random.setstate(self._random)
         torch.set_rng_state(self._torch_random)
         torch.set_grad_enabled(self.grad)

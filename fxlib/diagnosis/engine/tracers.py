@@ -109,6 +109,10 @@ class ContinuingTracer(StrictTracer):
         """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
         self.refused: nn.Module | None = None
         """The module that was called last although it has no path, and was not traced into."""
+        self.called: dict[Node, tuple[nn.Module, bool]] = {}
+        """The layers that are one node, and whether they were in training mode when they were called."""
+        self.hooked: dict[nn.Module, Any] = {}
+        """The modules with backward hooks that were called, and the sites of these calls."""
         self.modes: dict[Any, str] = {}
         """Sites of operations in another mode than the trace began in, and the rule that says so."""
         self.changes_modes = False
@@ -130,6 +134,17 @@ class ContinuingTracer(StrictTracer):
             elif self.changes_modes:
                 self._site_frame = None
         return site
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if m._backward_hooks or m._backward_pre_hooks:
+            self.hooked.setdefault(m, self.current_site())
+        result = super().call_module(m, forward, args, kwargs)
+        if isinstance(result, Proxy) and result.node.op == "call_module":
+            # What a module returns that is traced into may be that of a layer, which is there by then.
+            self.called.setdefault(result.node, (m, m.training))
+        return result
 
     def _call_inside(self, site: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = super()._call_inside(site, function, args, kwargs)

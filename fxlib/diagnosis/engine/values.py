@@ -90,6 +90,7 @@ class Values:
         self.errors: dict[Node, ShapeError] = {}
         self.known: dict[Node, Any] = {}
         self._last: Node | None = None
+        self._differentiated = False
 
     def of(self, node: Node) -> Any:
         """The value of ``node``, or an `Unknown`."""
@@ -119,6 +120,9 @@ class Values:
         if node.op == "output":
             return args[0]
         if node.target is holes.hole:
+            return UNKNOWN
+        self._differentiated |= node.target in ("backward", torch.autograd.backward)
+        if self._differentiated and node.target is getattr and args[1:2] == ("grad",):
             return UNKNOWN
         if node.op == "call_method" and isinstance(args[0], dict) and node.target in ("items", "keys", "values"):
             return list(getattr(args[0], node.target)())

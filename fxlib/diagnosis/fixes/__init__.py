@@ -6,6 +6,7 @@ again and compares with eager, which is what makes a fix *preferred*; ``fix_all`
 
 from __future__ import annotations
 
+import ast
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
+from fxlib.diagnosis.fixes.elsewhere import derived, other_callers
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
@@ -61,7 +63,10 @@ def read_file(path: str) -> str | None:
 
 
 def propose(
-    finding: Any, read: Callable[[str], str | None] = read_file, recipes: Iterable[str] | None = None
+    finding: Any,
+    read: Callable[[str], str | None] = read_file,
+    recipes: Iterable[str] | None = None,
+    project: bool = False,
 ) -> list[Fix]:
     """The fixes of a finding, best first, not yet verified.
 
@@ -69,6 +74,7 @@ def propose(
         finding: has ``code``, ``span``, ``call_path`` or ``related``, as :class:`fxlib.diagnosis.report.Finding`.
         read: gives the text of a file as the trace saw it (an open buffer, else the file), or None.
         recipes: ids of recipes to try; those of the finding's rule when left out.
+        project: whether to look into the other files of the project for what uses that which a fix changes.
 
     A finding in a module of an installed package gets those at the user's call of it: installed files are never edited,
     unless the model itself is defined in one.
@@ -93,7 +99,7 @@ def propose(
     nodes = source.enclosing(span)
     if not nodes:
         return []
-    site = Site(finding, source, nodes[0], read)
+    site = Site(finding, source, nodes[0], read, project)
     fixes: list[Fix] = []
     for name in recipes:
         entry = RECIPES.get(name)
@@ -103,6 +109,7 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
+            hazard = draft.hazard or _of_others(site, entry.kind)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -112,10 +119,27 @@ def propose(
                 settings=draft.settings,
                 first=draft.first,
                 branches=draft.branches,
-                hazard=draft.hazard,
+                hazard=hazard,
             )
             fixes.append(fix)
     return fixes
+
+
+def _of_others(site: Site, kind: str) -> str | None:
+    """What others do with the code that is changed, which no proof tries."""
+    source, function, owner = site.source, site.function, site.source.class_of(site.node)
+    if function is not None and kind == "rewrite":
+        # With values that are no tensors it may do something else.
+        caller = other_callers(source, function, site.project)
+        if caller is not None:
+            return f"`{function.name}` is also used in {caller}, perhaps with other values"
+    if function is None or owner is None or not site.project:
+        return None
+    methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef)}
+    calls = any(isinstance(each, ast.Attribute) and each.attr in methods for each in ast.walk(function))
+    # A child may do without the constructor, and have methods of its own.
+    child = derived(source, owner) if kind == "module" or (kind == "rewrite" and calls) else None
+    return child and f"`{owner.name}` has a child in {child}"
 
 
 def _drafts(recipe: Recipe, site: Site) -> list[Draft]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.elsewhere import mentioned
 from fxlib.diagnosis.fixes.imports import Bindings, needed
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 from fxlib.diagnosis.fixes.verdict import Verdict
@@ -112,14 +113,14 @@ class Site:
     """The place of a finding in its source, as a recipe sees it.
 
     ``node`` is the innermost expression that covers the span of the finding. ``read`` gives the text of any file, as
-    the trace saw it, or None.
+    the trace saw it, or None. ``project``: other files may be looked into.
     """
 
     finding: Any
     source: Source
     node: ast.AST
     read: Callable[[str], str | None]
-    path: list[ast.AST] = field(default_factory=list)
+    project: bool = False
 
     @cached_property
     def statement(self) -> ast.stmt | None:
@@ -140,6 +141,10 @@ class Site:
                 yield node
             if isinstance(node, ast.stmt):
                 return
+
+    def mentioned(self, *patterns: str) -> str | None:
+        """The name of another file of the project in which each of the regular expressions is found."""
+        return mentioned(self.source.file, *patterns) if self.project else None
 
     def text(self, node: ast.AST) -> str:
         return self.source.segment(node)

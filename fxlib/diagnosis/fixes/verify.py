@@ -239,7 +239,9 @@ class Checker:
     def fixes_of(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
         """What is proposed, as it is offered in the end: what comes after the last one that is offered need not be
         tried."""
-        return sorted(propose(finding, self.read, recipes), key=lambda fix: (bool(fix.settings), not fix.first))
+        return sorted(
+            propose(finding, self.read, recipes, project=True), key=lambda fix: (bool(fix.settings), not fix.first)
+        )
 
     def may_hold(self, fix: Fix, finding: Any) -> bool:
         """Whether the fix can be compared with eager, and does not hide a mistake."""

@@ -1,6 +1,6 @@
-"""FX219, FX220 and FX223 to FX229: the interface of the graph, and what later passes may do to it."""
+"""FX219, FX220, FX223 to FX229 and FX238: the interface of the graph, and what later passes may do to it."""
 
-from fxlib.diagnosis.rules.nets import HEAD
+from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Example, Rule, add
 
 _FX = """\
@@ -165,6 +165,27 @@ class Net(nn.Module):
         ones = torch.ones((x.shape[0], 3), device=x.device)
         return x * ones
 """,
+    ),
+    Rule(
+        "FX238",
+        "own-dtype",
+        "Dtype is fixed while tracing",
+        "{it} keeps the dtype that the parameters had while tracing",
+        "info",
+        """The dtype of the module's own parameters (`self.weight.dtype`, `next(self.parameters()).dtype`, the property
+`dtype` of models of transformers and diffusers) is a plain value. The graph keeps it, and numbers of it such as
+`torch.finfo(self.dtype).min`, so after `half()` or `to(dtype)` of the traced module it computes in another precision
+than the model would. It is reported where a trace of the module in another precision has another value there. The dtype
+of a traced value (`x.dtype`) is recorded.""",
+        bad=net(
+            "        return self.layer(x).float().softmax(-1).to(next(self.parameters()).dtype)  # <- here\n",
+            init="self.layer = nn.Linear(3, 3)",
+        ),
+        good=net(
+            "        y = self.layer(x)\n        return y.float().softmax(-1).to(y.dtype)\n",
+            init="self.layer = nn.Linear(3, 3)",
+        ),
+        advice="Take the dtype of a traced value, or convert the model before it is traced",
     ),
     Rule(
         "FX226",

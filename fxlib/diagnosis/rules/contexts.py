@@ -1,4 +1,4 @@
-"""FX212 to FX215, FX221 and FX233 to FX235: the surroundings of the recorded operations are not part of the graph."""
+"""FX212 to FX215, FX221, FX233 to FX235 and FX237: what surrounds the recorded operations is not part of the graph."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -126,14 +126,38 @@ class Net(nn.Module):
         "warning",
         """torch.fx traces `forward`, not the call of the module. Hooks of the traced module itself, and a `__call__` of
 its class, do not run, so their effect is missing from the graph. `torch.nn.utils.spectral_norm(self, ...)` is such a
-hook. Hooks of submodules are not lost: a leaf keeps them, and otherwise they are recorded. But a hook that forward
-registers is registered only once, while tracing.""",
+hook. A submodule that is a leaf keeps its hooks. Of one that is traced into, what forward hooks do is recorded, but
+backward hooks are lost, since they need the tensors of a normal run. A hook that forward registers is registered only
+once, while tracing.""",
         bad=net(
             "        return x * 2\n",
             init="self.register_forward_pre_hook(lambda module, args: (args[0] * 3,))  # <- here\n",
         ),
         good=net("        x = x * 3\n        return x * 2\n"),
         advice="Do this in forward, or trace a parent module that contains this one",
+    ),
+    Rule(
+        "FX237",
+        "own-mode",
+        "Mode that the model sets itself",
+        "{it} decides the mode of a layer, of which the graph knows nothing",
+        "warning",
+        """A model may keep layers in a mode of their own: its class overrides `train()` and puts `BatchNorm` layers
+back into eval mode, or forward calls `self.norm.eval()` or `self.dropout.train()`. The graph has neither. Its `train()`
+and `eval()` are those of `nn.Module` and put all of its layers into that mode, so fine-tuning the graph trains layers
+that the model keeps frozen. It is reported for layers of the graph whose results depend on the mode.
+
+Put these layers into their mode again after each `train()` and `eval()` of the graph, or use a layer without modes, as
+`torchvision.ops.FrozenBatchNorm2d`.""",
+        bad=net(
+            "        self.norm.eval()  # <- here\n        return self.norm(x)\n", init="self.norm = nn.BatchNorm1d(3)"
+        ),
+        good=net(
+            "        norm = self.norm\n"
+            "        return nn.functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias)\n",
+            init="self.norm = nn.BatchNorm1d(3)",
+        ),
+        advice="Put the layer into its mode again after `train()` and `eval()` of the graph",
     ),
     Rule(
         "FX235",

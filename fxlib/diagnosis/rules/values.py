@@ -38,8 +38,9 @@ class Net(nn.Module):
         "Type test of a traced value",
         "{it} sees a Proxy while tracing instead of the real value",
         "warning",
-        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `type(x) is ...`, `x.__class__` and the pattern
-`case torch.Tensor():` see a `Proxy`, where a normal run sees a tensor. Tracing silently follows the wrong branch.""",
+        """`isinstance(x, torch.Tensor)`, `torch.is_tensor(x)`, `type(x) is ...`, `x.__class__`, the pattern
+`case torch.Tensor():` and `torch.overrides.has_torch_function((x,))` see a `Proxy`, where a normal run sees a tensor.
+Tracing silently follows the wrong branch.""",
         misleads=True,
         fixes=("drop-type-test", "concrete-argument", "lift-block", "wrap", "leaf-module"),
         bad=net("        if isinstance(x, torch.Tensor):  # <- here\n            x = x * 2\n        return x + 1\n"),

@@ -29,7 +29,7 @@ _MISSING = (
 )
 """What failures say that lie in the machine and not in the code."""
 _OWN_INPUTS = ("assumed", "inferred")
-_DEVICE = re.compile(r"\bmeta\b|same device|expected device")
+_DEVICE = re.compile(r"(?i:meta)\b|register_meta|same device|expected device")
 
 
 @dataclass(frozen=True)

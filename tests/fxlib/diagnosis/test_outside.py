@@ -122,7 +122,7 @@ HARMLESS = {
     "an environment that is read": "return x * int(os.environ.get('NONE', 2))",
     "memory by id": "seen = {id(x): 2}\nreturn x * seen[id(x)]",
     "a local iterator": "it = iter([2, 3])\nreturn x * next(it)",
-    "the first parameter": "return x.to(next(self.parameters()).dtype)",
+    "the first parameter": "return x * next(self.parameters()).ndim",
     "an order of numbers": "return x * sorted([2, 1])[0]",
     "a real class": "return x * len(self.__class__.__name__)",
     "a match of plain values": "match True, 2:\n    case (bool(), int() as n):\n        return x * n\nreturn x",

@@ -293,7 +293,7 @@ def use_result(site: Site) -> Draft | None:
 
 @recipe("local-value")
 def local_value(site: Site) -> Draft | None:
-    """Keep the value in a local variable, if no other function reads the attribute."""
+    """Keep the value in a local variable, if no other function of the file reads the attribute."""
     statement, function, owner = site.statement, site.function, site.source.class_of(site.node)
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or function is None or owner is None:
         return None
@@ -322,4 +322,7 @@ def local_value(site: Site) -> Draft | None:
     if not read or first is not target or name in taken or any(each not in here for each in read):
         return None
     edits = [site.source.replace(each, name) for each in here]
-    return Draft(f"Use a local variable: {name}", edits, f"{me}.{target.attr} no longer exists after a call")
+    reader = site.mentioned(rf"[.'\"]{target.attr}\b")
+    hazard = reader and f"{reader} has an attribute of this name, too"
+    note = f"{me}.{target.attr} no longer exists after a call"
+    return Draft(f"Use a local variable: {name}", edits, note, hazard=hazard)

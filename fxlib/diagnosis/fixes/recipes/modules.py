@@ -207,8 +207,31 @@ def dropout_module(site: Site) -> Draft | None:
         if insertion is None:
             return None
         use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
-        return Draft(f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()", [*edits, insertion, use])
+        title = f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()"
+        hazard = _rate_may_change(site, given.get("p")) or _children_are_used(site, owner)
+        return Draft(title, [*edits, insertion, use], hazard=hazard)
     return None
+
+
+def _rate_may_change(site: Site, rate: ast.expr | None) -> str | None:
+    """Why a layer that keeps the rate of the constructor may be wrong."""
+    attributes = [each.attr for each in ast.walk(rate or ast.Pass()) if isinstance(each, ast.Attribute)]
+    if any(isinstance(each, ast.Subscript | ast.Call) for each in ast.walk(rate or ast.Pass())) or len(attributes) > 1:
+        return "the layer keeps the rate of the constructor"
+    for name in attributes:
+        writer = site.mentioned(rf"(\.{name}\s*[-+*/]?=[^=]|['\"]{name}['\"])")
+        if writer is not None:
+            return f"{writer} may change `{name}`, and the layer keeps the rate of the constructor"
+    return None
+
+
+def _children_are_used(site: Site, owner: ast.ClassDef) -> str | None:
+    """Why another child may change what a module does."""
+    walks = r"\b(named_)?children\(|\b_modules\b"
+    if re.search(walks, site.source.text):
+        return "the file goes through the children of a module, of which there is one more"
+    reader = site.mentioned(walks, rf"\b{owner.name}\b")
+    return reader and f"{reader} goes through the children of a module, of which there is one more"
 
 
 def _written_later(site: Site, owner: ast.ClassDef, attributes: set[str]) -> bool:
@@ -266,7 +289,8 @@ def module_in_init(site: Site) -> Draft | None:
         if insertion is None:
             return None
         note = "the layer is created once instead of in every call"
-        return Draft("Create the layer in __init__", [insertion, site.source.replace(made, f"{me}.{attribute}")], note)
+        edits = [insertion, site.source.replace(made, f"{me}.{attribute}")]
+        return Draft("Create the layer in __init__", edits, note, hazard=_children_are_used(site, owner))
     return None
 
 

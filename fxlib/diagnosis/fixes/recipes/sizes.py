@@ -135,7 +135,23 @@ def drop_list(site: Site) -> Draft | None:
             argument = call.args[0]
             if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
                 continue
-            return Draft(f"Drop the {call.func.id}() call", [site.source.replace(call, site.operand(argument))])
+            edit = site.source.replace(call, site.operand(argument))
+            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=_of_a_list(site, call))
+    return None
+
+
+def _of_a_list(site: Site, call: ast.Call) -> str | None:
+    """What a statement does with the list that no run may come to, and a tuple cannot."""
+    parent = site.source.parents.get(call)
+    targets = parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", None)]
+    names = {each.id for each in targets if isinstance(each, ast.Name)}
+    for node in ast.walk(site.function or site.source.tree):
+        above = site.source.parents.get(node)
+        if not (isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)) or above is None:
+            continue
+        stores = isinstance(above, ast.Subscript) and not isinstance(above.ctx, ast.Load)
+        if stores or isinstance(above, ast.Attribute | ast.BinOp | ast.Compare):
+            return f"`{site.text(site.source.statement_of(above) or above)}` needs a list"
     return None
 
 

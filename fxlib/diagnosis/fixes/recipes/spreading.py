@@ -228,11 +228,12 @@ def index_mapping(site: Site) -> Draft | None:
             return None
         base, quote = site.text(spread.value), site.source.quote
         text = ", ".join(f"{name}={base}[{quote}{name}{quote}]" for name in missing)
-        note = f"`{base}` must have no other keys" if len(missing) < len(names) else None
+        more = any(name not in given and name in defaults for name in names)
+        hazard = f"`{base}` must have no other keys" if more else None
         return Draft(
             "Pass the items by key",
             [site.source.replace_range(start, site.source.range_of(spread.value)[1], text)],
-            note,
+            hazard=hazard,
         )
     return None
 
@@ -251,4 +252,28 @@ def dict_union(site: Site) -> Draft | None:
         return None
     name = function.value.id
     text = f"{name} = {name} | {site.operand(call.args[0])}"
-    return Draft("Join the dictionaries with |, which is recorded", [site.source.replace(statement, text)])
+    hazard = None if _is_new(site, name) else f"`{name}` may be a dictionary that others read, which stays as it was"
+    title = "Join the dictionaries with |, which is recorded"
+    return Draft(title, [site.source.replace(statement, text)], hazard=hazard)
+
+
+def _is_new(site: Site, name: str) -> bool:
+    """Whether a function binds a name to nothing but containers that it makes itself, and gives them to nobody."""
+    given: list[ast.AST] = []
+    for node in ast.walk(site.function or site.source.tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(getattr(each, "id", None) == name for target in targets for each in ast.walk(target or ast.Pass())):
+            if not (isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 and _makes(node.value)):
+                return False
+            given.append(node)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and getattr(node.value, "id", None) == name:
+            return False  # another name for it
+    return bool(given)
+
+
+def _makes(value: ast.AST | None) -> bool:
+    if isinstance(value, ast.BinOp):
+        return isinstance(value.op, ast.BitOr)
+    if isinstance(value, ast.Call):
+        return getattr(value.func, "id", getattr(value.func, "attr", "")) in ("dict", "copy")
+    return isinstance(value, ast.Dict | ast.DictComp)

@@ -1,0 +1,194 @@
+"""Who decides whether a layer is in training or in eval mode: its model does, by more than `train` and `eval` of torch,
+of which a graph knows nothing."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from fxlib.diagnosis.engine.packages import is_installed
+from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
+from fxlib.diagnosis.engine.reach import names_in
+from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.trees import head_of
+from fxlib.ir.modules import hollow_copy
+from fxlib.ir.node import Node
+from fxlib.ir.span import is_hidden
+
+__all__ = ["AT_PROBES", "LAST", "LOOKERS"]
+
+_SETTERS = ("train", "eval")
+_Layers = Mapping[Node, nn.Module]
+"""The layers of a graph that do something else in the other mode, by their first calls."""
+_Lost = tuple[Place | None, str, Node]
+"""Where a model sets the mode of a layer, what does that, and the call of the layer."""
+
+
+def _look_call(node: ast.Call, found: Found) -> None:
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _SETTERS:
+        found.append(("mode", node.func.value))
+
+
+def _look_assign(node: ast.Assign, found: Found) -> None:
+    targets = [each for each in node.targets if isinstance(each, ast.Attribute) and each.attr == "training"]
+    found.extend(("mode", each.value) for each in targets)
+
+
+def set_mode(run: Run, probe: Probe, value: Any) -> None:
+    """Modules that forward puts into a mode, for `in_forward`."""
+    if isinstance(value, nn.Module):
+        attribute = probe.node.parent
+        call = attribute.parent if attribute.attr in _SETTERS else attribute
+        place = run.place_of_probe(probe).widened(call)
+        run.notes.modes.append((place, value, len(run.nodes)))
+
+
+def in_forward(search: Search) -> None:
+    """FX237: forward puts a layer into the other mode than its model's; a graph does not."""
+    run, root, snapshot = search.best, search.subject.root, search.subject.snapshot
+    if not run.notes.modes or not run.complete or not isinstance(root, nn.Module):
+        return
+    modes = [(module, module.training) for module in root.modules()]
+    for mode in (True, False):
+        try:
+            snapshot.restore()
+            for module, _ in modes:
+                module.training = mode
+            other = search.once_more()
+        finally:
+            for module, before in modes:
+                module.training = before
+            snapshot.restore()
+        if other is not None:
+            calls = other.tracer.called.items()
+            changed = [node for node, (layer, was) in calls if was != mode and _has_modes(layer)]
+            _report(run, mode, [(_set_at(other, node) or other.place_of_node(node), "", node) for node in changed])
+
+
+def _set_at(run: Run, node: Node) -> Place | None:
+    """Where forward last put a layer into a mode before its call."""
+    layer, _ = run.tracer.called[node]
+    index = run.nodes.index(node)
+    for place, module, before in reversed(run.notes.modes):
+        if before <= index and layer in set(module.modules()):
+            return place
+    return None
+
+
+def by_its_own(search: Search) -> None:
+    """FX237: `train` or `eval` of a class does something else than torch's; the graph has only torch's."""
+    run, root = search.best, search.subject.root
+    if not run.complete or not isinstance(root, nn.Module) or not any(map(_has_own, root.modules())):
+        return
+    layers = _layers(run)
+    if not layers:
+        return
+    try:
+        copy = hollow_copy(root)
+        twins = dict(zip(root.modules(), copy.modules(), strict=True))
+    except Exception:
+        return  # what cannot be copied is not tried
+    for mode in (True, False):
+        if not _put(copy, mode):
+            continue
+        found: list[_Lost] = []
+        wanted = {node: twins[layer].training for node, layer in layers.items() if layer in twins}
+        for node, eager in wanted.items():
+            # In a graph, nobody but the layer itself is asked.
+            if eager == mode or not _put(twins[layers[node]], mode) or twins[layers[node]].training == eager:
+                continue
+            owner = _who_sets(root, str(node.target), mode, eager, twins)
+            name = f"`{_SETTERS[not mode]}` of `{type(owner).__name__}`"
+            found.append((_train_of(owner, mode) or run.place_of_node(node), name, node))
+        _report(run, mode, found)
+
+
+def _report(run: Run, mode: bool, found: list[_Lost]) -> None:
+    """Say it once for each place, whatever number of layers is concerned."""
+    kept, taken = ("eval", "training") if mode else ("training", "eval")
+    for place, name in dict.fromkeys((place, name) for place, name, _ in found):
+        nodes = [node for *at, node in found if at == [place, name]]
+        layers = f"`{nodes[0].target}`" + (f" and {len(nodes) - 1} more" if nodes[1:] else "")
+        it = name or ("forward" if place is None else f"`{place.text}`")
+        says = f"{it} keeps {layers} in {kept} mode, but `{_SETTERS[not mode]}()` of the graph means {taken} mode"
+        run.add("FX237", place, says, node=nodes[0].name)
+
+
+def _layers(run: Run) -> _Layers:
+    found: dict[nn.Module, Node] = {}
+    for node, (layer, _) in run.tracer.called.items():
+        if layer not in found and _has_modes(layer):
+            found[layer] = node
+    return {node: layer for layer, node in found.items()}
+
+
+def _has_modes(layer: nn.Module) -> bool:
+    """Whether a layer computes something else in the other mode."""
+    for each in layer.modules():
+        forward = getattr(getattr(type(each), "forward", None), "__code__", None)
+        reads = isinstance(each, _InstanceNorm) or (forward is not None and "training" in names_in(forward))
+        idle = 0 in (getattr(each, "p", None), getattr(each, "dropout", None)) or not getattr(
+            each, "track_running_stats", True
+        )
+        if reads and not idle:
+            return True
+    return False
+
+
+def _has_own(module: nn.Module) -> bool:
+    kind = type(module)
+    if kind.train is not nn.Module.train or kind.eval is not nn.Module.eval:
+        return True
+    return "train" in vars(module) or "eval" in vars(module)
+
+
+def _who_sets(root: nn.Module, target: str, mode: bool, eager: bool, twins: Mapping[nn.Module, nn.Module]) -> nn.Module:
+    """The innermost module around a layer whose own `train` or `eval` leaves it as eager has it."""
+    layer = twins[root.get_submodule(target)]
+    for owner in reversed([*_around(root, target)]):
+        layer.training = eager
+        if _has_own(owner) and _put(twins[owner], mode) and layer.training == eager:
+            return owner
+    return root
+
+
+def _around(root: nn.Module, target: str) -> Iterator[nn.Module]:
+    parts = target.split(".")
+    yield from (root.get_submodule(".".join(parts[:depth])) for depth in range(len(parts)))
+
+
+def _put(module: nn.Module, mode: bool) -> bool:
+    """Put a module into a mode by its own way; False where that raises."""
+    quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings()
+    try:
+        with quiet[0], quiet[1]:
+            warnings.simplefilter("ignore")
+            module.train() if mode else module.eval()
+    except (Exception, SystemExit):
+        return False
+    return True
+
+
+def _train_of(owner: nn.Module, mode: bool) -> Place | None:
+    """The head of the `train` or `eval` that is a class's own, where that is the user's."""
+    for name in dict.fromkeys((_SETTERS[not mode], *_SETTERS)):
+        function = vars(owner).get(name, getattr(type(owner), name))
+        code = getattr(function, "__code__", None)
+        if function is not getattr(nn.Module, name) and code is not None:
+            head = None if is_hidden(code.co_filename) or is_installed(code.co_filename) else head_of(code)
+            return None if head is None else Place(head, None, None, (head,))
+    return None
+
+
+AT_PROBES = {"mode": set_mode}
+LOOKERS: Lookers = {ast.Call: [_look_call], ast.Assign: [_look_assign]}
+LAST = (in_forward, by_its_own)

@@ -1,0 +1,120 @@
+"""Who else uses what a fix changes: callers in the file that no forward leads to, and other files of the project.
+
+No run of the model shows these. They are found by name, in texts that are read and never executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from fxlib.diagnosis.fixes.source import FunctionNode, Source
+
+__all__ = ["derived", "mentioned", "other_callers"]
+
+_ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_UP = 5  # folders above a file in which its project may begin
+_FILES, _BYTES = 1000, 8_000_000  # that are read of a project, and of a file an eighth
+_SUFFIXES = (".py", ".ipynb", ".pyi")
+_OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
+_FRESH = 10  # seconds for which a text that was read is taken for that of the file
+
+
+def mentioned(file: str, *patterns: str) -> str | None:
+    """The name of another file of the project in which each of the regular expressions is found."""
+    wanted = [re.compile(each.encode()) for each in patterns]
+    own = os.path.abspath(file)
+    for path, text in _texts(os.path.dirname(own), _root(own), int(time.monotonic() / _FRESH)):
+        if path != own and all(each.search(text) for each in wanted):
+            return os.path.basename(path)
+    return None
+
+
+def _root(file: str) -> str:
+    folder = Path(file).parent
+    above = [folder, *folder.parents][:_UP]
+    return str(next((each for each in above if any((each / name).exists() for name in _ROOTS)), folder))
+
+
+@functools.lru_cache(maxsize=2)
+def _texts(folder: str, root: str, now: int) -> list[tuple[str, bytes]]:
+    """Those of the folder of a file, and of as much of its project as may be read."""
+    found, left = [], _BYTES
+    for path in dict.fromkeys([*_files(folder), *_files(root)]):
+        try:
+            if os.path.getsize(path) > min(left, _BYTES // 8):
+                continue
+            text = Path(path).read_bytes()
+        except OSError:
+            continue
+        found.append((path, text))
+        left -= len(text)
+    return found
+
+
+def _files(root: str) -> Iterator[str]:
+    """Regular files only: to open a pipe may take for ever."""
+    todo, count = [root], 0
+    while todo and count < _FILES:
+        try:
+            entries = sorted(os.scandir(todo.pop(0)), key=lambda each: each.name)
+        except OSError:
+            continue
+        for each in entries:
+            if each.is_dir(follow_symlinks=False):
+                if not each.name.startswith(".") and each.name not in _OTHERS:
+                    todo.append(each.path)
+            elif each.name.endswith(_SUFFIXES) and each.is_file(follow_symlinks=False):
+                count += 1
+                yield each.path
+
+
+def other_callers(source: Source, function: FunctionNode, project: bool) -> str | None:
+    """What may call a function, other than forward, with something that a proof does not try; in a few words. Other
+    files are looked into with ``project`` only."""
+    name = function.name
+    if name == "forward" or name.startswith("__"):
+        return None
+    within = _reached(source)
+    for node in source.nodes:
+        if name != (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)):
+            continue
+        caller = source.function_of(node)
+        if (caller is None or caller.name not in within) and isinstance(getattr(node, "ctx", None), ast.Load):
+            return f"line {node.lineno}"  # type: ignore[attr-defined]
+    if not project:
+        return None
+    return mentioned(source.file, rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b")
+
+
+def derived(source: Source, owner: ast.ClassDef) -> str | None:
+    """Another file of the project with a class that derives from one of this file."""
+    bases = rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name)}\b"
+    return mentioned(source.file, bases, rf"\b{re.escape(_imported_as(source.file))}\b")
+
+
+def _imported_as(file: str) -> str:
+    return Path(file).parent.name if Path(file).stem == "__init__" else Path(file).stem
+
+
+def _reached(source: Source) -> set[str]:
+    """The names of the functions of a file that its forwards lead to, by name."""
+    named: dict[str, set[str]] = {}
+    for node in source.nodes:
+        if isinstance(node, FunctionNode):
+            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            names |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+            named.setdefault(node.name, set()).update(names)
+    found: set[str] = set()
+    todo = ["forward"]
+    while todo:
+        name = todo.pop()
+        if name in named and name not in found:
+            found.add(name)
+            todo += named[name]
+    return found

@@ -1,0 +1,124 @@
+"""Who else uses what a fix changes: such a fix is offered with the reason, and never applied by itself."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fxlib.diagnosis.fixes.elsewhere import mentioned
+
+from .marked import HEAD, net
+from .test_verify import checker_for, settled
+
+FORWARD = "class Net(nn.Module):\n    def forward(self, x):\n"
+COUNT = f"{HEAD}\n\ndef count(items):\n    return len(items)\n\n\n{FORWARD}        return x * count(x)\n"
+METHOD = "\n    def count(self, items):\n        return len(items)\n"
+HELPED = f"{HEAD}\n\n{FORWARD}        return x * self.count(x)\n{METHOD}"
+SHIFTED = "def shifted(y, by=1):\n    y += by\n    return y\n\n\n"
+ADDED = f"{HEAD}\n\n{SHIFTED}{FORWARD}        x = x * 1\n        shifted(x)\n        return x\n"
+KEPT = net("self.attention = x.softmax(-1)\nreturn self.attention * x\n")
+RATE = net("return nn.functional.dropout(x, self.p, training=self.training)\n", init="self.p = 0.5\n")
+IN_DICT = RATE.replace("self.p, t", "self.p['p'], t").replace("= 0.5", "= {'p': 0.5}")
+LIST = net(
+    "parts = list(x.chunk(2, 1))\nif self.extra:\n    parts.append(x)\nreturn torch.cat(parts, 1)\n",
+    init="self.extra = False\n",
+)
+LOG = net(
+    "out = self.log if self.keep else {}\nout.update(d)\nreturn out['a'] * 2\n",
+    init="self.keep = False\nself.log = {}\n",
+    signature="self, d",
+)
+BRANCH = (
+    HEAD
+    + """
+
+class Net(nn.Module):
+    def other(self, x):
+        return x * 3
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return self.other(x)
+"""
+)
+KEYS = (
+    HEAD
+    + """
+
+class Net(nn.Module):
+    def combine(self, a, b=1):
+        return a * b
+
+    def forward(self, d):
+        return self.combine(**d)
+"""
+)
+CHILD = ("child.py", "from net import Net\n\n\nclass Child(Net):\n    pass\n")
+OTHER_NET = ("child.py", "class Net:\n    pass\n\n\nclass Child(Net):\n    pass\n")
+DICT = "{'a': torch.randn(3, 4)}"
+INPUTS = "torch.linspace(-2, 3, 12).reshape(3, 4)"
+REPORT = "\n\ndef report(names):\n    return count(names)\n"
+OF_CLASS = "\n    def report(self, names):\n        return self.count(names)\n"
+CHILDREN = "\n    def features(self):\n        return list(self.children())\n"
+CELL = ("look.ipynb", '{"cells": [{"source": ["model.attention"]}]}')
+MAIN = "\n\nif __name__ == '__main__':\n    print(shifted(3, 2))\n"
+SCRIPT = ("plot.py", "print(model.attention)\n")
+
+# The text, another file or None, the finding's code, the fix, and whether it may be applied by itself.
+CASES = {
+    "a helper": (COUNT, None, "FX120", "len-to-shape", True),
+    "a caller in the file": (COUNT + REPORT, None, "FX120", "len-to-shape", False),
+    "a caller in another file": (COUNT, ("use.py", "from net import count\n"), "FX120", "len-to-shape", False),
+    "another function of that name": (COUNT, ("use.py", "def count():\n    pass\n"), "FX120", "len-to-shape", True),
+    "a method": (HELPED, None, "FX120", "len-to-shape", True),
+    "a method with another caller": (HELPED + OF_CLASS, None, "FX120", "len-to-shape", False),
+    "a call of the file itself": (ADDED + MAIN, None, "FX230", "in-place-method", False),
+    "an attribute": (KEPT, None, "FX209", "local-value", True),
+    "an attribute that a script reads": (KEPT, SCRIPT, "FX209", "local-value", False),
+    "an attribute that a notebook reads": (KEPT, CELL, "FX209", "local-value", False),
+    "a rate": (RATE, None, "FX207", "dropout-module", True),
+    "a rate that a script writes": (RATE, ("train.py", "model.p = 0.1\n"), "FX207", "dropout-module", False),
+    "a rate that is read": (RATE, ("train.py", "print(model.p)\n"), "FX207", "dropout-module", True),
+    "a rate in a dict": (IN_DICT, None, "FX207", "dropout-module", False),
+    "children": (RATE + CHILDREN, None, "FX207", "dropout-module", False),
+    "a list of another construction": (LIST, None, "FX110", "drop-list", False),
+    "a list": (LIST.replace("    parts.append(x)", "    x = x + 1"), None, "FX110", "drop-list", True),
+    "a dict of the module": (LOG, None, "FX113", "dict-union", False),
+    "a child in another file, of a new layer": (RATE, CHILD, "FX207", "dropout-module", False),
+    "a child of another class": (RATE, OTHER_NET, "FX207", "dropout-module", True),
+    "a child in another file, of a branch": (BRANCH, CHILD, "FX101", "if-to-where", False),
+    "a branch": (BRANCH, None, "FX101", "if-to-where", True),
+    "keys with defaults": (KEYS, None, "FX113", "index-mapping", False),
+    "keys": (KEYS.replace(", b=1", "").replace("a * b", "a"), None, "FX113", "index-mapping", True),
+    "a new dict": (LOG.replace("self.log if self.keep else {}", "{}"), None, "FX113", "dict-union", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_others_use_is_not_changed_without_asking(name, tmp_path):
+    text, other, code, recipe, expected = CASES[name]
+    if other is not None:
+        (tmp_path / other[0]).write_text(other[1])
+    offered = settled(checker_for(tmp_path, text, DICT if "signature" in name or "(self, d)" in text else INPUTS), code)
+    assert offered[recipe].preferred == expected, offered[recipe]
+    if not expected:
+        assert offered[recipe].note and not any(each.preferred for each in offered.values() if each.id == recipe)
+
+
+def test_only_regular_files_of_the_project_are_read(tmp_path):
+    (tmp_path / "setup.py").write_text("")
+    folder = tmp_path / "package" / "models"
+    folder.mkdir(parents=True)
+    (folder / "net.py").write_text("self.kept\n")
+    os.mkfifo(folder / "pipe.py")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "use.py").write_text("net.kept\n")
+    assert mentioned(str(folder / "net.py"), r"\.kept\b") is None
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "plot.py").write_bytes(b"\xff\xfe net.kept\n")
+    from fxlib.diagnosis.fixes import elsewhere
+
+    elsewhere._texts.cache_clear()
+    assert mentioned(str(folder / "net.py"), r"\.kept\b") == "plot.py"
