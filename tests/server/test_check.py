@@ -236,7 +236,7 @@ def test_exit_status(project: Path):
         (["--slect", "FX1"], "unexpected arguments: --slect FX1"),
         (["--select", "FX1,fx2"], "argument --select: no rule code begins with 'fx2'"),
         (["--ignore", "FX9"], "argument --ignore: no rule code begins with 'FX9'"),
-        (["--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
+        (["--jobs", "many"], "argument --jobs: must be a whole number above 0, and at most 10,000,000, not 'many'"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(project: Path, wrong: list[str], said: str):

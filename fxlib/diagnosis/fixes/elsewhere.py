@@ -6,11 +6,12 @@ No run of the model shows these. They are found by name, in texts that are read 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
@@ -27,12 +28,15 @@ _FRESH = 10  # seconds for which a text that was read is taken for that of the f
 
 def mentioned(file: str, *patterns: str) -> str | None:
     """The name of another file of the project in which each of the regular expressions is found."""
+    return next((os.path.basename(path) for path, _ in _matching(file, patterns)), None)
+
+
+def _matching(file: str, patterns: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     wanted = [re.compile(each.encode()) for each in patterns]
     own = os.path.abspath(file)
     for path, text in _texts(os.path.dirname(own), _root(own), int(time.monotonic() / _FRESH)):
         if path != own and all(each.search(text) for each in wanted):
-            return os.path.basename(path)
-    return None
+            yield path, text
 
 
 def _root(file: str) -> str:
@@ -75,21 +79,33 @@ def _files(root: str) -> Iterator[str]:
 
 
 def other_callers(source: Source, function: FunctionNode, project: bool) -> str | None:
-    """What may call a function, other than forward, with something that a proof does not try; in a few words. Other
-    files are looked into with ``project`` only."""
+    """Where a function is used, without a forward that leads there, perhaps with something that a proof does not try;
+    in a few words. Other files are looked into with ``project`` only."""
     name = function.name
     if name == "forward" or name.startswith("__"):
         return None
+    line = _used_apart(source, name)
+    if line is not None:
+        return f"line {line}"
+    patterns = rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b"
+    for path, text in _matching(source.file, patterns) if project else ():
+        with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
+            if _used_apart(Source(path, text.decode()), name) is None:
+                continue
+        return os.path.basename(path)
+    return None
+
+
+def _used_apart(source: Source, name: str) -> int | None:
+    """The line of a use of a function that no forward of the file leads to."""
     within = _reached(source)
     for node in source.nodes:
         if name != (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)):
             continue
         caller = source.function_of(node)
         if (caller is None or caller.name not in within) and isinstance(getattr(node, "ctx", None), ast.Load):
-            return f"line {node.lineno}"  # type: ignore[attr-defined]
-    if not project:
-        return None
-    return mentioned(source.file, rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b")
+            return node.lineno  # type: ignore[attr-defined, no-any-return]
+    return None
 
 
 def derived(source: Source, owner: ast.ClassDef) -> str | None:

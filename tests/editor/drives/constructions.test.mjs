@@ -139,7 +139,7 @@ test('a repository is judged with nothing configured', { timeout: 900_000 }, asy
       const row = name => view.locator('tbody > tr:not(.details)').filter({ has: view.getByRole('button', { name, exact: true }) });
       await view.getByText('The files are checked as they are saved.').waitFor();
       assert.equal(await view.locator('output').innerText(), '4 classes: 2 captured, 2 not captured');
-      assert.match(await row('Up').innerText(), /unet_parts\.py:27\s+Up\(32, 16\) recorded\s+✗ 1/);
+      assert.match(await row('Up').innerText(), /✗ 1\s+1\s+unet_parts\.py:27\s+Up\(32, 16\) recorded/);
       await view.getByRole('button', { name: 'Parameters' }).click();
       assert.deepEqual(await view.locator('tbody button.link').allInnerTexts(), ['UNet', 'DoubleConv', 'Down', 'Up']);
       await row('Up').click({ position: { x: 8, y: 8 } });
