@@ -67,10 +67,14 @@ MAIN = "\n\nif __name__ == '__main__':\n    print(shifted(3, 2))\n"
 SCRIPT = ("plot.py", "print(model.attention)\n")
 
 # The text, another file or None, the finding's code, the fix, and whether it may be applied by itself.
+USED = ("use.py", "from net import count\n\nprint(count([1, 2]))\n")
+IN_FORWARD = ("use.py", "from net import count\n\n\nclass Other:\n    def forward(self, x):\n        return count(x)\n")
 CASES = {
     "a helper": (COUNT, None, "FX120", "len-to-shape", True),
     "a caller in the file": (COUNT + REPORT, None, "FX120", "len-to-shape", False),
-    "a caller in another file": (COUNT, ("use.py", "from net import count\n"), "FX120", "len-to-shape", False),
+    "a caller in another file": (COUNT, USED, "FX120", "len-to-shape", False),
+    "an import in another file": (COUNT, ("use.py", "from net import count\n"), "FX120", "len-to-shape", True),
+    "a forward in another file": (COUNT, IN_FORWARD, "FX120", "len-to-shape", True),
     "another function of that name": (COUNT, ("use.py", "def count():\n    pass\n"), "FX120", "len-to-shape", True),
     "a method": (HELPED, None, "FX120", "len-to-shape", True),
     "a method with another caller": (HELPED + OF_CLASS, None, "FX120", "len-to-shape", False),
