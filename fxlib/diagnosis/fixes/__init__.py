@@ -109,7 +109,7 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
-            hazard = draft.hazard or _of_others(site, entry.kind)
+            hazard = draft.hazard or (_of_others(site, entry.kind) if project else None)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -130,10 +130,10 @@ def _of_others(site: Site, kind: str) -> str | None:
     source, function, owner = site.source, site.function, site.source.class_of(site.node)
     if function is not None and kind == "rewrite":
         # With values that are no tensors it may do something else.
-        caller = other_callers(source, function, site.project)
+        caller = other_callers(source, function)
         if caller is not None:
             return f"`{function.name}` is also used in {caller}, perhaps with other values"
-    if function is None or owner is None or not site.project:
+    if function is None or owner is None:
         return None
     methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef)}
     calls = any(isinstance(each, ast.Attribute) and each.attr in methods for each in ast.walk(function))

@@ -78,9 +78,9 @@ def _files(root: str) -> Iterator[str]:
                 yield each.path
 
 
-def other_callers(source: Source, function: FunctionNode, project: bool) -> str | None:
+def other_callers(source: Source, function: FunctionNode) -> str | None:
     """Where a function is used, without a forward that leads there, perhaps with something that a proof does not try;
-    in a few words. Other files are looked into with ``project`` only."""
+    in a few words."""
     name = function.name
     if name == "forward" or name.startswith("__"):
         return None
@@ -88,7 +88,7 @@ def other_callers(source: Source, function: FunctionNode, project: bool) -> str 
     if line is not None:
         return f"line {line}"
     patterns = rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b"
-    for path, text in _matching(source.file, patterns) if project else ():
+    for path, text in _matching(source.file, patterns):
         with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
             if _used_apart(Source(path, text.decode()), name) is None:
                 continue
