@@ -120,14 +120,12 @@ def lost_hooks(search: Search) -> None:
             place = Place(head, None, None, (head,)) if head else search.root_class()
             says = "`__call__` of the class is not part of the graph, which is traced from forward alone"
             run.add("FX233", place, says)
-    layers = {layer for layer, _ in run.tracer.called.values()} if run.tracer.hooked else set()
     for module, site in run.tracer.hooked.items():
-        if module not in layers:
-            hook = next(iter((*module._backward_hooks.values(), *module._backward_pre_hooks.values())))
-            path = run.tracer.path_of_module(module)
-            says = f"The backward hook `{_name(hook)}` of `{path}`, which is traced into, is not part of the graph"
-            detail = "Make it a leaf module, which keeps its hooks"
-            run.add("FX233", _registered(root, path) or run.place_at(site), says, detail=detail)
+        hook = next(iter((*module._backward_hooks.values(), *module._backward_pre_hooks.values())))
+        path = run.tracer.path_of_module(module)
+        says = f"The backward hook `{_name(hook)}` of `{path}`, which is traced into, is not part of the graph"
+        detail = "Make it a leaf module, which keeps its hooks"
+        run.add("FX233", _registered(root, path) or run.place_at(site), says, detail=detail)
     calls = {str(node.target): node for node in run.nodes if node.op == "call_module"} if run.notes.hooks else {}
     for target, node in calls.items():
         holder, path = run.tracer.holder(target)

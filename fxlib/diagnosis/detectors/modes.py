@@ -19,6 +19,7 @@ from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.reach import names_in
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.tracers import NotingTracer
 from fxlib.diagnosis.engine.trees import head_of
 from fxlib.ir.modules import hollow_copy
 from fxlib.ir.node import Node
@@ -63,20 +64,28 @@ def in_forward(search: Search) -> None:
             snapshot.restore()
             for module, _ in modes:
                 module.training = mode
-            other = search.once_more()
+            other = search.once_more(watched=_noting)
         finally:
             for module, before in modes:
                 module.training = before
             snapshot.restore()
         if other is not None:
-            calls = other.tracer.called.items()
-            changed = [node for node, (layer, was) in calls if was != mode and _has_modes(layer)]
+            assert isinstance(other.tracer, NotingTracer)
+            calls = [node for node, was in other.tracer.called.items() if was != mode]
+            changed = [node for node in calls if _has_modes(other.module(node))]
             _report(run, mode, [(_set_at(other, node) or other.place_of_node(node), "", node) for node in changed])
+
+
+@contextlib.contextmanager
+def _noting(run: Run) -> Iterator[None]:
+    run.tracer.__class__ = NotingTracer
+    run.tracer.called = {}  # type: ignore[attr-defined]
+    yield
 
 
 def _set_at(run: Run, node: Node) -> Place | None:
     """Where forward last put a layer into a mode before its call."""
-    layer, _ = run.tracer.called[node]
+    layer = run.module(node)
     index = run.nodes.index(node)
     for place, module, before in reversed(run.notes.modes):
         if before <= index and layer in set(module.modules()):
@@ -125,8 +134,9 @@ def _report(run: Run, mode: bool, found: list[_Lost]) -> None:
 
 def _layers(run: Run) -> _Layers:
     found: dict[nn.Module, Node] = {}
-    for node, (layer, _) in run.tracer.called.items():
-        if layer not in found and _has_modes(layer):
+    for node in run.nodes:
+        layer = run.module(node) if node.op == "call_module" else None
+        if layer is not None and layer not in found and _has_modes(layer):
             found[layer] = node
     return {node: layer for layer, node in found.items()}
 

@@ -16,7 +16,7 @@ from fxlib.capture.proxy import Proxy
 from fxlib.capture.tracer import Tracer
 from fxlib.ir.node import Node
 
-__all__ = ["Answers", "ContinuingTracer", "Returned", "StrictTracer"]
+__all__ = ["Answers", "ContinuingTracer", "NotingTracer", "Returned", "StrictTracer"]
 
 
 _FUNCTION = os.path.join("torch", "autograd", "function.py")
@@ -109,10 +109,8 @@ class ContinuingTracer(StrictTracer):
         """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
         self.refused: nn.Module | None = None
         """The module that was called last although it has no path, and was not traced into."""
-        self.called: dict[Node, tuple[nn.Module, bool]] = {}
-        """The layers that are one node, and whether they were in training mode when they were called."""
         self.hooked: dict[nn.Module, Any] = {}
-        """The modules with backward hooks that were called, and the sites of these calls."""
+        """The modules with backward hooks that were traced into, and the sites of these calls."""
         self.modes: dict[Any, str] = {}
         """Sites of operations in another mode than the trace began in, and the rule that says so."""
         self.changes_modes = False
@@ -135,18 +133,9 @@ class ContinuingTracer(StrictTracer):
                 self._site_frame = None
         return site
 
-    def call_module(
-        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if m._backward_hooks or m._backward_pre_hooks:
-            self.hooked.setdefault(m, self.current_site())
-        result = super().call_module(m, forward, args, kwargs)
-        if isinstance(result, Proxy) and result.node.op == "call_module":
-            # What a module returns that is traced into may be that of a layer, which is there by then.
-            self.called.setdefault(result.node, (m, m.training))
-        return result
-
     def _call_inside(self, site: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if args[0]._backward_hooks or args[0]._backward_pre_hooks:
+            self.hooked.setdefault(args[0], site)
         result = super()._call_inside(site, function, args, kwargs)
         last = self.graph._root._prev  # placeholders come first, so there is one
         if site is not None and not (type(result) is Proxy and result.node is last):
@@ -196,3 +185,19 @@ class ContinuingTracer(StrictTracer):
                 if own is value and value is not None:
                     return f"{path}.{key}"
         return None
+
+
+class NotingTracer(ContinuingTracer):
+    """Notes in which mode each layer is called. That takes the way through `call_module`, which is a third slower."""
+
+    called: dict[Node, bool]
+    """The nodes that call layers, and whether the layer was in training mode."""
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        result = super().call_module(m, forward, args, kwargs)
+        if isinstance(result, Proxy) and result.node.op == "call_module":
+            # What a module returns that is traced into may be that of a layer, which is there by then.
+            self.called.setdefault(result.node, m.training)
+        return result
