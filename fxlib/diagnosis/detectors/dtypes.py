@@ -28,7 +28,11 @@ def own_dtype(search: Search) -> None:
         return
     named = {name for each in subject.instrumentation.functions for name in names_in(each.__code__)}
     own = next((each.dtype for each in subject.root.parameters() if each.is_floating_point()), None)
-    if own is None or named.isdisjoint(_NAMES) or not any(map(_constants, run.nodes)):
+    if own is None or named.isdisjoint(_NAMES):
+        return
+    # Another trace takes as long as the first: a fraction is worth one only where the limits of a dtype are read.
+    kind = torch.dtype | float if "finfo" in named else torch.dtype
+    if not any(isinstance(each, kind) for node in run.nodes for each in _constants(node)):
         return
     other = torch.float32 if own == torch.float64 else torch.float64
     subject.snapshot.restore()
