@@ -201,18 +201,20 @@ class Site:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first)."""
+    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first). One that is
+    ``general`` is right whatever the values are, or says in ``hazard`` what it assumes of them."""
 
     id: str
     kind: str
     draft: Callable[[Site], Draft | list[Draft] | None]
     doc: str
+    general: bool = False
 
 
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(id: str, kind: str = "rewrite") -> Callable:
+def recipe(id: str, kind: str = "rewrite", general: bool = False) -> Callable:
     """Register a recipe under an id that rules name.
 
     Raises:
@@ -222,7 +224,7 @@ def recipe(id: str, kind: str = "rewrite") -> Callable:
     def register(function: Callable[[Site], Draft | list[Draft] | None]) -> Callable:
         if id in RECIPES:
             raise ValueError(f"recipe {id!r} is already {RECIPES[id].draft.__qualname__}; choose another id")
-        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "")
+        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "", general)
         return function
 
     return register
