@@ -147,6 +147,7 @@ class Options:
     lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
     fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
+    unsafe: bool = False  # also those that assume what the code does not say
     named: tuple[str, ...] = ()  # what fixes may change beside the project's own files; empty: the checked file
     written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
 
@@ -399,7 +400,7 @@ async def _fix(
             # The fixes of a file that uses this one have changed it.
             request = replace(request, text=text)
             record = await _record(pool, request, replace(options, verify=False))
-        fixed = await fix_all.run(pool, request, record, chosen, within)
+        fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
         if options.fix != "write":
             return fixed, []
         refused = {}

@@ -20,6 +20,10 @@ ADDED = f"{HEAD}\n\n{SHIFTED}{FORWARD}        x = x * 1\n        shifted(x)\n   
 KEPT = net("self.attention = x.softmax(-1)\nreturn self.attention * x\n")
 PRIVATE = KEPT.replace(".attention", "._attention")
 RATE = net("return nn.functional.dropout(x, self.p, training=self.training)\n", init="self.p = 0.5\n")
+MAYBE = net(
+    "if self.p is not None:\n    x = nn.functional.dropout(x, self.p, training=self.training)\nreturn x\n",
+    init="self.p = 0.5\n",
+)
 IN_DICT = RATE.replace("self.p, t", "self.p['p'], t").replace("= 0.5", "= {'p': 0.5}")
 LIST = net(
     "parts = list(x.chunk(2, 1))\nif self.extra:\n    parts.append(x)\nreturn torch.cat(parts, 1)\n",
@@ -102,6 +106,7 @@ CASES = {
     "a rate that a script writes": (RATE, ("train.py", "model.p = 0.1\n"), "FX207", "dropout-module", False),
     "a rate that is read": (RATE, ("train.py", "print(model.p)\n"), "FX207", "dropout-module", True),
     "a rate in a dict": (IN_DICT, None, "FX207", "dropout-module", False),
+    "a rate that may be None": (MAYBE, None, "FX207", "dropout-module", False),
     "children": (RATE + CHILDREN, None, "FX207", "dropout-module", False),
     "a list of another construction": (LIST, None, "FX110", "drop-list", False),
     "a list": (LIST.replace("    parts.append(x)", "    x = x + 1"), None, "FX110", "drop-list", True),

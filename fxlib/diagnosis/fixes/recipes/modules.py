@@ -216,7 +216,8 @@ def dropout_module(site: Site) -> Draft | None:
             return None
         use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
         title = f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()"
-        hazard = _may_change(site, given.get("p")) or _children_are_used(site, r"\w*Dropout")
+        hazard = _may_change(site, given.get("p")) or _may_be_refused(site, call, [given["p"]] if "p" in given else [])
+        hazard = hazard or _children_are_used(site, r"\w*Dropout")
         return Draft(title, [*edits, insertion, use], hazard=hazard)
     return None
 
@@ -230,6 +231,19 @@ def _may_change(site: Site, given: ast.expr | None) -> str | None:
         writer = site.mentioned(rf"(\.{name}\s*[-+*/]?=[^=]|['\"]{name}['\"])")
         if writer is not None:
             return f"{writer} may change `{name}`, and the layer keeps what it was given by the constructor"
+    return None
+
+
+def _may_be_refused(site: Site, call: ast.Call, settings: list[ast.expr]) -> str | None:
+    """Whether forward may not come to the call, as where it asks first whether the rate is None: the constructor always
+    makes the layer."""
+    if all(isinstance(each, ast.Constant) for each in settings):
+        return None
+    around = list(site.source.ancestors(call))
+    branches = any(isinstance(each, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match) for each in around)
+    returns = (each.lineno for each in ast.walk(site.function or call) if isinstance(each, ast.Return))
+    if branches or any(line < call.lineno for line in returns):
+        return "the constructor makes the layer even where forward does not use it"
     return None
 
 
@@ -304,6 +318,7 @@ def module_in_init(site: Site) -> Draft | None:
         if _written_later(site, owner, read):
             return None
         changes = next(filter(None, (_may_change(site, each) for each in settings)), None)
+        changes = changes or _may_be_refused(site, call, settings)
         note = "the layer is created once instead of in every call"
         edits = [insertion, site.source.replace(made, f"{me}.{attribute}")]
         hazard = changes or _children_are_used(site, dotted.rpartition(".")[2])
