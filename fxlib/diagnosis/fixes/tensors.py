@@ -367,7 +367,7 @@ class _Asked:
     def _is_tensor_at(self, name: str, at: ast.stmt, function: FunctionNode) -> bool:
         """Whether something is done with the value that a name has at a statement, on every way, that raises unless it
         is a tensor."""
-        if (name, at) in self.asked:
+        if (name, at) in self.asked or name == self_name(self.source, function):
             return False
         self.asked.add((name, at))
         stores = [

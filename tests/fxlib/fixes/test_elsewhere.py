@@ -20,6 +20,7 @@ ADDED = f"{HEAD}\n\n{SHIFTED}{FORWARD}        x = x * 1\n        shifted(x)\n   
 KEPT = net("self.attention = x.softmax(-1)\nreturn self.attention * x\n")
 PRIVATE = KEPT.replace(".attention", "._attention")
 RATE = net("return nn.functional.dropout(x, self.p, training=self.training)\n", init="self.p = 0.5\n")
+STATIC = net("return x + 1\n", signature="x").replace("    def forward", "    @staticmethod\n    def forward")
 MAYBE = net(
     "if self.p is not None:\n    x = nn.functional.dropout(x, self.p, training=self.training)\nreturn x\n",
     init="self.p = 0.5\n",
@@ -71,6 +72,9 @@ NOT_TENSOR = net("if not isinstance(x, torch.Tensor):\n    x = torch.from_numpy(
 CHECKED = net("if not isinstance(x, torch.Tensor):\n    raise TypeError('x')\nreturn x * 2\n")
 GIVEN = net("parts = list(x.chunk(2, 1))\nreturn torch.cat(self.merged(parts), 1)\n").replace(
     "    def forward", "    def merged(self, parts):\n        return parts\n\n    def forward"
+)
+OPTIONAL = net("with torch.no_grad():\n    t = self.mean(x)\nreturn x + t\n", init="self.on = True\n").replace(
+    "    def forward", "    def mean(self, x):\n        return x.mean() if self.on else None\n\n    def forward"
 )
 NO_GRAD = net("with torch.no_grad():\n    t = x * 2 if self.on else 0\nreturn x + t\n", init="self.on = True\n")
 TIMES = net("return x * len(x)\n", signature="self, x")
@@ -133,6 +137,11 @@ CASES = {
     "modules of another kind": (RATE, ("mc.py", "for m in net.modules():\n    isinstance(m, nn.Linear)\n"), "FX207",
                                 "dropout-module", True),
     "a list that a method gets": (GIVEN, None, "FX110", "drop-list", False),
+    "nothing in another construction": (OPTIONAL, None, "FX212", "detach", False),
+    "a dict that is kept": (LOG.replace("self.log if self.keep else {}", "{}\n        self.log['all'] = [out]"), None,
+                            "FX113", "dict-union", False),
+    "a forward without an instance": (STATIC, ("use.py", "net.Net.forward(x)\n"), "FX187", "instance-forward", False),
+    "a static forward": (STATIC, None, "FX187", "instance-forward", True),
     "a number of another construction": (NO_GRAD, None, "FX212", "detach", False),
     "a new dict": (LOG.replace("self.log if self.keep else {}", "{}"), None, "FX113", "dict-union", True),
 }  # fmt: skip

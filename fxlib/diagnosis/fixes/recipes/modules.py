@@ -282,12 +282,14 @@ def instance_forward(site: Site) -> Draft | None:
         return None
     if f"{owner.name}.{function.name}" in map(ast.unparse, ast.walk(site.source.tree)):
         return None  # something calls it without an instance
+    caller = site.mentioned(rf"\b{owner.name}\.{function.name}\b")
     start = (decorator.lineno, decorator.col_offset - 1)
     edits = [site.source.replace_range(start, (function.lineno, function.col_offset), "")]
     if decorator.id == "staticmethod":
         first = arguments[0].lineno, arguments[0].col_offset
         edits.append(site.source.replace_range(first, first, "self, "))
-    return Draft("Make forward a method", edits)
+    hazard = caller and f"{caller} calls it without an instance"
+    return Draft("Make forward a method", edits, hazard=hazard)
 
 
 @recipe("module-in-init", kind="module")

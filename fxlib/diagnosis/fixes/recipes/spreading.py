@@ -276,8 +276,12 @@ def _is_new(site: Site, name: str) -> bool:
             if not (isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 and _makes(node.value)):
                 return False
             given.append(node)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and getattr(node.value, "id", None) == name:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) and getattr(node.value, "id", None) == name:
             return False  # another name for it
+        if isinstance(node, ast.Call | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Yield):
+            inside = [*getattr(node, "args", ()), *getattr(node, "elts", ()), *getattr(node, "values", ())]
+            if any(getattr(each, "id", None) == name for each in inside):
+                return False  # given to somebody, who may keep it
     return bool(given)
 
 
