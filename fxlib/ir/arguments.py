@@ -71,7 +71,7 @@ COLLECTIONS = (tuple, list, dict, slice)
 
 
 def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
-    """One of ``COLLECTIONS``, rebuilt with ``inner(part, context)`` for each part; lists and dicts as immutable ones."""
+    """One of ``COLLECTIONS``, rebuilt with ``inner(part, context)`` for each part; lists and dicts become immutable."""
     if isinstance(a, dict):
         return immutable_dict([(key, inner(part, context)) for key, part in a.items()])
     if isinstance(a, slice):
