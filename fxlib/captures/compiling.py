@@ -1,4 +1,4 @@
-"""torch.compile: where the graph breaks, why, and into which graphs forward falls apart."""
+"""torch.compile: where and why the graph breaks, and the resulting graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fxlib.diagnosis.report import Finding
 
 __all__ = ["judge_compile"]
 
-_PASSES = 8  # looks at what breaks kept from view; each pass replaces what the one before found
+_PASSES = 8  # analyses of code behind breaks; each pass replaces the breaks found by the one before
 
 
 def judge_compile(
@@ -28,11 +28,11 @@ def judge_compile(
 ) -> Verdict:
     """What ``torch.compile(module)(*args, **kwargs)`` does, with Dynamo's own reasons.
 
-    The model runs on its inputs, as it does for a user, with a backend that keeps the graphs and runs them as they are.
-    What a break kept Dynamo from looking at (the rest of a function that it gave up) is looked at in further runs, in
-    which the expressions that broke have the values of an eager run.
+    The model runs on its inputs, as it does for a user, with a backend that keeps the graphs and runs them unchanged.
+    Code that Dynamo did not reach because of a break (the rest of a function that it gave up) is analysed in further
+    runs, in which the breaking expressions have the values of an eager run.
 
-    The model is called three times, and then with each of ``more``: what makes torch compile again is a finding.
+    The model is called three times, and then with each of ``more``: each cause of a recompilation is a finding.
     """
     start = time.perf_counter()
     with restored(module):
@@ -63,7 +63,7 @@ def judge_compile(
     if run.error is not None:
         verdict.findings.append(failure_of(run.error))
     elif whole is not None and not _told(whole, verdict.findings):
-        # Without breaks Dynamo goes further, and may meet what it does not meet with them.
+        # Without breaks Dynamo gets further, and may fail at code that it does not reach with them.
         verdict.findings.append(failure_of(whole, fullgraph=True))
     verdict.seconds = time.perf_counter() - start
     return verdict
@@ -72,7 +72,7 @@ def judge_compile(
 def _hidden(
     module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break]
 ) -> tuple[list[Break], bool]:
-    """Breaks that come up only when those that are known are solved, and whether those are all."""
+    """Breaks that appear only once the known ones are fixed, and whether these are all."""
 
     def eager() -> None:
         with restored(module), torch_side.quiet():
@@ -97,7 +97,7 @@ def _hidden(
 
 
 def _findings(breaks: list[Break], hidden: list[Break]) -> list[Finding]:
-    """One finding for each expression of the user's, in the order of the run."""
+    """One finding for each user expression, in the order of the run."""
     by_place: dict[Any, list[Break]] = {}
     for each in [*breaks, *hidden]:
         by_place.setdefault(each.span, []).append(each)
@@ -111,7 +111,7 @@ def _told(error: BaseException, findings: list[Finding]) -> bool:
 
 
 def _overlaps(span: Any, places: set[Any]) -> bool:
-    """Whether a place is one of those that were replaced, or part of one, or around one."""
+    """Whether a place overlaps one of those that were replaced."""
     if span is None:
         return True
     start, end = (span.line, span.column), (span.end_line, span.end_column)

@@ -1,7 +1,7 @@
-"""Expressions of a model that runs, given the value that they had in eager: torch then looks at what comes after them.
+"""Replaces expressions of a running model by their eager values, so that torch analyses the code after them.
 
-The file is compiled again with the expression replaced, and the functions that run get the new code. Nothing is
-written, and every function has its own code again at the end.
+The file is compiled again with the expression replaced, and the functions that run get the new code. No file is
+written, and the functions get their own code back at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fxlib.ir.span import Span
 
 __all__ = ["Replacements"]
 
-# A leading double underscore alone would be changed by the class that the name stands in.
+# A leading double underscore alone would be mangled inside a class.
 _TORCH, _KEEP, _NOTHING = "__fxlens_torch__", "__fxlens_keep__", "__fxlens_nothing__"
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 
@@ -41,9 +41,9 @@ class Replacements:
         self._functions: list[FunctionType] | None = None
 
     def add(self, spans: list[Span]) -> list[Span]:
-        """Have these expressions replaced from now on, by what they give in eager. Those for which that works: they
-        give constants, tensors, and lists, tuples and dictionaries of them, or are the context of a `with`. Of a
-        function or module that is called, the call is replaced."""
+        """Replace these expressions by their eager values from now on. Returns those for which that works: their values
+        are constants, tensors, or lists, tuples and dictionaries of them, or they are the context of a `with`. If an
+        expression is the callee of a call, the call is replaced."""
         whole = (self._called(span) for span in dict.fromkeys(spans))
         new = [span for span in dict.fromkeys(whole) if span is not None and span not in self.values]
         kept: dict[Span, list[Any]] = {span: [] for span in new}
@@ -68,14 +68,14 @@ class Replacements:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """While this lasts, the expressions have the values that they had in eager."""
+        """Give the expressions their eager values while this is active."""
         names: dict[str, Any] = {_TORCH: torch, _NOTHING: contextlib.nullcontext}
         fillings = {}
         for number, (span, values) in enumerate(self.values.items()):
             written = [_written(value) or "None" for value in values]
             text = written[0]
             if len(set(written)) > 1 and all(type(value) in _CONSTANTS for value in values):
-                # In a loop, each time another: it has to end as it did in eager.
+                # In a loop, a different value each time: the loop has to end as in eager.
                 name = f"__fxlens_values_{number}__"
                 names[name] = list(values)
                 text = f"({name}.pop(0) if {name} else {written[-1]})"
@@ -85,7 +85,7 @@ class Replacements:
 
     @contextlib.contextmanager
     def exchanged(self, span: Span, change: Callable[[ast.expr], ast.expr]) -> Iterator[None]:
-        """While this lasts, ``change`` of the expression at ``span`` stands in its place."""
+        """Replace the expression at ``span`` by ``change`` of it while this is active."""
         with self._patched({span: change}, {}):
             yield
 
@@ -98,11 +98,11 @@ class Replacements:
         if not isinstance(node, ast.expr) or Span(span.file, *_range(node)) != span:
             return None
         if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
-            return None  # what it binds is read later
+            return None  # the name that it binds is read later
         return node if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else None
 
     def _called(self, span: Span) -> Span | None:
-        """The span of an expression, or of the call where the expression is what is called; None for anything else."""
+        """The span of an expression, or of the call whose callee it is; None for anything else."""
         node = self._node(span)
         if node is None:
             return None
@@ -175,7 +175,7 @@ class _Change(ast.NodeTransformer):
 
 
 class _Kept:
-    """The expression, with its value kept."""
+    """Wraps an expression in a call that keeps its value."""
 
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
@@ -192,17 +192,17 @@ def _constant(text: str) -> Callable[[ast.expr], ast.expr]:
     def change(node: ast.expr) -> ast.expr:
         made = ast.parse(text, mode="eval").body
         for inner in ast.walk(made):
-            # They get the place of what they stand for.
+            # They get the position of the node that they replace.
             for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
                 inner.__dict__.pop(name, None)
-        # The expression stays where it is never run, so that the function closes over the same names.
+        # The original expression stays in a branch that never runs, so that the function closes over the same names.
         return ast.IfExp(ast.Constant(True), made, node)
 
     return change
 
 
 def _asks(tree: Any, node: ast.expr | None) -> bool:
-    """Whether only the truth of an expression is used."""
+    """Whether only the truth value of an expression is used."""
     for above in ast.walk(tree):
         if isinstance(above, (ast.If, ast.While, ast.IfExp, ast.Assert)):
             if above.test is node:
@@ -219,7 +219,7 @@ def _asks(tree: Any, node: ast.expr | None) -> bool:
 
 
 def _context(tree: Any, span: Span) -> bool:
-    """Whether an expression is what a `with` enters."""
+    """Whether an expression is the context of a `with`."""
     return any(
         _range(item.context_expr) == span[1:]
         for above in ast.walk(tree)
@@ -229,7 +229,7 @@ def _context(tree: Any, span: Span) -> bool:
 
 
 def _placed(node: Any, like: ast.expr) -> Any:
-    """``node`` at the place of ``like``, with all that has no place of its own."""
+    """``node`` with the position of ``like``, also for inner nodes without a position."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.expr, ast.keyword)) and not hasattr(inner, "end_lineno"):
             ast.copy_location(inner, like)
@@ -251,7 +251,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def _counterpart(tree: CodeType, code: CodeType) -> CodeType | None:
-    """The code in a file's code that was written where ``code`` was."""
+    """The code object in a file's code that corresponds to ``code``."""
     for constant in tree.co_consts:
         if isinstance(constant, CodeType):
             if (
@@ -280,7 +280,7 @@ def _snapshot(value: Any) -> Any:
 
 
 def _written(value: Any) -> str | None:
-    """Source that makes such a value: a constant, or a tensor of that size; None where there is none."""
+    """Source for such a value: a constant, or a tensor of that size; None if there is none."""
     if isinstance(value, torch.Size):
         return f"{_TORCH}.Size({tuple(value)!r})"
     if type(value) in _CONSTANTS:
