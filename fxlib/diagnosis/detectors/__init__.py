@@ -1,4 +1,4 @@
-"""What finds the silent problems: at the probes while forward runs, and afterwards on the graph and the module."""
+"""The detectors of silent problems: at probes while forward runs, and afterwards on the graph and the module."""
 
 import ast
 from collections.abc import Callable, Mapping
