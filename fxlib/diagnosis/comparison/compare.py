@@ -218,7 +218,7 @@ def _it(place: Place) -> str:
 
 
 def _returned(model: nn.Module) -> Place | None:
-    """What forward returns where it does so at one place, or else its head."""
+    """The place of forward's only return, or else its head."""
     code = getattr(type(model).forward, "__code__", None)
     tree = trees.function_tree(code) if code is not None else None
     if code is None or tree is None:

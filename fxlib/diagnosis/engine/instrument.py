@@ -115,8 +115,8 @@ class Instrumentation:
 def _rewritten(
     function: FunctionType, code: CodeType, tree: Any, lookers: Lookers, placed: Mapping[int, int]
 ) -> tuple[CodeType, list[tuple[str, Any]]] | None:
-    """The code to be `connected`, and its probes as kinds and nodes; None where there is nothing to listen to, or no
-    source.  ``placed`` are numbers of holes by the ids of what they leave out."""
+    """The code to be `connected`, and its probes as kinds and nodes; None if there are no probes, or no source.
+    ``placed`` are numbers of holes by the ids of the nodes that they replace."""
     fresh = trees.parse(code)
     if fresh is None:
         return None

@@ -1,5 +1,5 @@
-"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table.
-The page is in a file of its own (``page``)."""
+"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table. The
+page is in ``page``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
 
 
 def _json_captures(target: Target) -> Mapping[str, object]:
-    """What other captures do with a model, where they were asked."""
+    """The verdicts of other captures on a model, if they were run."""
     facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
     asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
     return {"captures": asked} if asked else {}
@@ -135,7 +135,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
 
 
 def _text_quiet(console: Any, file: Checked) -> None:
-    """One line for each class that nothing says is captured, in place of its obstacles."""
+    """One line, instead of obstacles, for each class that is not known to be captured."""
     quiet = file.quiet
     for target in file.record["targets"]:
         if count := quiet[target["name"]]:
@@ -145,7 +145,7 @@ def _text_quiet(console: Any, file: Checked) -> None:
 
 
 def _text_captures(console: Any, files: Sequence[Checked]) -> None:
-    """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
+    """A table with a row for each model and a column for each capture, if others than torch.fx were run."""
     asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
     if not asked:
         return
@@ -163,7 +163,7 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
-    """``assumed``: what the file's findings before this one were said to hold for, which is not said again."""
+    """``assumed``: assumptions already stated for earlier findings of the file, which are not repeated."""
     from rich.text import Text
 
     span = finding_place.in_file(file.record["path"], finding, file.record)
