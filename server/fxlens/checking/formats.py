@@ -251,7 +251,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
 
 
 def _reference(path: str) -> str:
-    """A file as a reference of URIs: what a blank or a ``#`` is to a path, it is not there."""
+    """A file as a URI reference, with characters such as a blank or ``#`` escaped."""
     shown = relative(path)
     if os.path.isabs(shown):
         return Path(shown).as_uri()
@@ -259,7 +259,7 @@ def _reference(path: str) -> str:
 
 
 def _sarif_rule(code: str) -> Mapping[str, object]:
-    """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
+    """Includes the page's text, since a log is read on other machines, where local addresses are invalid."""
     rule: dict[str, object] = {"id": code, "shortDescription": {"text": rules.title(code)}}
     page = rules.text(code)
     if page:
@@ -277,7 +277,7 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
 
 
 def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` accept."""
     parts: list[str] = []
     for path, text in sorted(result.fixed.texts.items()):
         name = _in_patch(path)
@@ -287,7 +287,7 @@ def diff(result: Checked) -> str:
 
 
 def _in_patch(path: str) -> str:
-    """A file's name as git writes it: between quotation marks, where it holds what is no name to ``patch``."""
+    """A file's name as git writes it: quoted if it has characters that ``patch`` does not accept."""
     name = relative(path).replace(os.sep, "/")
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
@@ -296,7 +296,7 @@ def _in_patch(path: str) -> str:
 
 
 def finding_text(file: Checked, finding: Finding) -> str:
-    """One finding as the text format has it, without colours."""
+    """One finding in the text format, without colours."""
     out = io.StringIO()
     _text_finding(terminal.console(out, False), file, finding, set())
     return out.getvalue()
@@ -314,7 +314,7 @@ def _related_place(file: Checked, span: Span) -> str:
 
 
 def _in_cell(file: Checked, line: int) -> str:
-    """Where in a notebook a message is about, for formats that have lines of files only."""
+    """The place of a message in a notebook, for formats that have only lines of files."""
     cell, line = file.place(line)
     return "" if cell is None else f"Cell {cell}, line {line}: "
 
