@@ -14,7 +14,7 @@ from fxlib.captures.break_log import Break, break_of, breaks_of_log
 from fxlib.captures.break_rules import failure_of, finding_of, first_line, stopped_at
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users
-from fxlib.captures.replacing import Replacements
+from fxlib.captures.replacing import Functions, Replacements
 from fxlib.captures.verdict import Part, Verdict
 from fxlib.diagnosis.report import Finding
 
@@ -24,9 +24,14 @@ _PASSES = 8  # analyses of code behind breaks; each pass replaces the breaks fou
 
 
 def judge_compile(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], more: Iterable[tuple[tuple, dict[str, Any]]] = ()
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    more: Iterable[tuple[tuple, dict[str, Any]]] = (),
+    functions: Functions | None = None,
 ) -> Verdict:
-    """What ``torch.compile(module)(*args, **kwargs)`` does, with Dynamo's own reasons.
+    """What ``torch.compile(module)(*args, **kwargs)`` does, with Dynamo's own reasons. ``functions``: see
+    `Replacements`.
 
     The model runs on its inputs, as it does for a user, with a backend that keeps the graphs and runs them unchanged.
     Code that Dynamo did not reach because of a break (the rest of a function that it gave up) is analysed in further
@@ -56,7 +61,7 @@ def judge_compile(
             whole = torch_side.compiled_whole(module, *copied((args, kwargs))).error
         verdict.fullgraph = whole is None
     if any(each.skipped for each in breaks) or (breaks and run.error is not None):
-        hidden, complete = _hidden(module, args, kwargs, breaks)
+        hidden, complete = _hidden(module, args, kwargs, breaks, functions)
     verdict.complete = run.error is None and (complete or not any(each.skipped for each in breaks))
     verdict.findings = _findings(breaks, hidden)
     verdict.findings += recompiling.findings_of(module, run.log)
@@ -70,7 +75,7 @@ def judge_compile(
 
 
 def _hidden(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break]
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break], functions: Functions | None
 ) -> tuple[list[Break], bool]:
     """Breaks that appear only once the known ones are fixed, and whether these are all."""
 
@@ -78,7 +83,7 @@ def _hidden(
         with restored(module), torch_side.quiet():
             module(*copied(args), **copied(kwargs))
 
-    replacements = Replacements(eager)
+    replacements = Replacements(eager, functions)
     found: list[Break] = []
     places = {each.span for each in known}
     new = list(known)

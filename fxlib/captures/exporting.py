@@ -13,7 +13,7 @@ from fxlib.captures.break_rules import first_line, stopped_at
 from fxlib.captures.export_rules import Failure, finding_of
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users, users_path
-from fxlib.captures.replacing import Replacements
+from fxlib.captures.replacing import Functions, Replacements
 from fxlib.captures.silent import silent
 from fxlib.captures.verdict import Part, Verdict
 
@@ -22,8 +22,10 @@ __all__ = ["judge_export", "judge_strict"]
 _MOST = 25  # failures reported for one model
 
 
-def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
-    """What ``torch.export.export(module, args, kwargs, strict=False)`` does.
+def judge_export(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], functions: Functions | None = None
+) -> Verdict:
+    """What ``torch.export.export(module, args, kwargs, strict=False)`` does. ``functions``: see `Replacements`.
 
     A failure is at the expression that ran when torch raised. The next one is found by exporting again, with that
     expression replaced by its value in eager.
@@ -35,7 +37,7 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
         with restored(module), torch_side.quiet():
             module(*copied(args), **copied(kwargs))
 
-    replacements = verdict.replaced = Replacements(eager)
+    replacements = verdict.replaced = Replacements(eager, functions)
     for _ in range(_MOST):
         try:
             with restored(module), replacements.applied():

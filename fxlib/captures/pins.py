@@ -6,7 +6,6 @@ import ast
 import re
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +96,7 @@ class _Analysis:
     def __init__(self, module: torch.nn.Module, inputs: Inputs, replacements: Replacements | None) -> None:
         self.module = module
         self.given = inputs
-        self.replacements = replacements
+        self.replacements = replacements or Replacements(lambda: None)
         self.runs = 0
 
     def run(self) -> Shapes:
@@ -144,8 +143,7 @@ class _Analysis:
 
         inputs = shapes.inputs
         dims = {each: Dim.AUTO for each, size in inputs.dimensions().items() if size > 1}
-        applied = self.replacements.applied() if self.replacements is not None else nullcontext()
-        with symbols.recorded() as found, restored(self.module), applied:
+        with symbols.recorded() as found, restored(self.module), self.replacements.applied():
             try:
                 given, named = copied((inputs.args, inputs.kwargs))
                 torch_side.exported(self.module, given, named, inputs.shapes(dims))
@@ -239,7 +237,7 @@ class _Analysis:
             name = ast.unparse(own)
             if not isinstance(own, ast.Attribute) or not name.startswith("self."):
                 continue
-            with Replacements(lambda: None).exchanged(pin.span, change):
+            with self.replacements.exchanged(pin.span, change):
                 if self._varies_with(shapes, dimension, {}) is None:
                     continue
             size = shapes.inputs.dimensions()[dimension]

@@ -21,11 +21,26 @@ from fxlib.captures.places import file_tree
 from fxlib.diagnosis.engine.trees import at_span
 from fxlib.ir.span import Span
 
-__all__ = ["Replacements"]
+__all__ = ["Functions", "Replacements"]
 
 # A leading double underscore alone would be mangled inside a class.
 _TORCH, _KEEP, _NOTHING = "__fxlens_torch__", "__fxlens_keep__", "__fxlens_nothing__"
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+
+
+class Functions:
+    """The Python functions of this process by file. They are found once, since that visits every object."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[str, list[FunctionType]] | None = None
+
+    def of_file(self, file: str) -> list[FunctionType]:
+        if self._by_file is None:
+            self._by_file = {}
+            for each in gc.get_objects():
+                if type(each) is FunctionType:
+                    self._by_file.setdefault(each.__code__.co_filename, []).append(each)
+        return self._by_file.get(file, [])
 
 
 class Replacements:
@@ -33,12 +48,13 @@ class Replacements:
 
     Args:
         eager: runs the model as it is, on its inputs.
+        functions: those of this process; by default they are searched for.
     """
 
-    def __init__(self, eager: Callable[[], Any]) -> None:
+    def __init__(self, eager: Callable[[], Any], functions: Functions | None = None) -> None:
         self.eager = eager
+        self.functions = functions or Functions()
         self.values: dict[Span, list[Any]] = {}
-        self._functions: list[FunctionType] | None = None
 
     def add(self, spans: list[Span]) -> list[Span]:
         """Replace these expressions by their eager values from now on. Returns those for which that works: their values
@@ -119,7 +135,7 @@ class Replacements:
             for file in {span.file for span in changes}:
                 code = self._compiled(file, {span: change for span, change in changes.items() if span.file == file})
                 lines = {span.line for span in changes if span.file == file}
-                for function in self._of_file(file):
+                for function in self.functions.of_file(file):
                     new = _counterpart(code, function.__code__) if _covers(function.__code__, lines) else None
                     if new is not None:
                         before.append((function, function.__code__))
@@ -133,11 +149,6 @@ class Replacements:
             for owner in owners:
                 for name in names:
                     owner.pop(name, None)
-
-    def _of_file(self, file: str) -> list[FunctionType]:
-        if self._functions is None:
-            self._functions = [each for each in gc.get_objects() if type(each) is FunctionType]
-        return [function for function in self._functions if function.__code__.co_filename == file]
 
     @staticmethod
     def _compiled(file: str, changes: dict[Span, Callable[[ast.expr], ast.expr]]) -> CodeType:

@@ -110,8 +110,3 @@ class _Namespace:
         assert obj in self._obj_to_name
         self._obj_to_name[obj] = name
         self._used_names.add(name)
-
-    def _copy_names(self, other: "_Namespace") -> None:
-        """Take over every name of ``other``, but none of its objects."""
-        self._used_names = set(other._used_names)
-        self._base_count = dict(other._base_count)

@@ -22,7 +22,6 @@ class PartReport:
     operators: dict[str, int] = field(default_factory=dict)
     """ONNX operator -> count."""
     weights_bytes: int = 0
-    convert_ms: float = 0.0
     build_ms: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
     """Facts about the program: see `fxlib.lowering.Program`."""
