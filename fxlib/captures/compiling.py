@@ -67,7 +67,7 @@ def judge_compile(
     verdict.findings += recompiling.findings_of(module, run.log)
     if run.error is not None:
         verdict.findings.append(failure_of(run.error))
-    elif whole is not None and not _told(whole, verdict.findings):
+    elif whole is not None and not _is_reported(whole, verdict.findings):
         # Without breaks Dynamo gets further, and may fail at code that it does not reach with them.
         verdict.findings.append(failure_of(whole, fullgraph=True))
     verdict.seconds = time.perf_counter() - start
@@ -109,7 +109,7 @@ def _findings(breaks: list[Break], hidden: list[Break]) -> list[Finding]:
     return [finding_of(group, hidden=group[0] in hidden) for group in by_place.values()]
 
 
-def _told(error: BaseException, findings: list[Finding]) -> bool:
+def _is_reported(error: BaseException, findings: list[Finding]) -> bool:
     """Whether an error of ``fullgraph=True`` is about one of the expressions at which the graph breaks without it."""
     path = stopped_at(error)
     return torch_side.is_unsupported(error) and (not path or path[-1] in [each.span for each in findings])

@@ -62,7 +62,7 @@ def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict])
         notes += other.related
         data.update({key: value for key, value in other.data.items() if key not in data})
     if set(captures) == {"fx"} and first.loud:
-        taken = [_NAMES[name] for name in _NAMES if name in verdicts and _takes(verdicts[name], first.span)]
+        taken = [_NAMES[name] for name in _NAMES if name in verdicts and _accepts(verdicts[name], first.span)]
         if taken:
             notes.append(Related(f"{' and '.join(taken)} {'accepts' if len(taken) == 1 else 'accept'} this."))
     data["captures"] = {name: captures[name] for name in _ORDER if name in captures}
@@ -81,7 +81,7 @@ def _also(finding: Finding) -> str:
     return f"also, with {name}: {finding.message}"
 
 
-def _takes(verdict: Verdict, span: Span | None) -> bool:
+def _accepts(verdict: Verdict, span: Span | None) -> bool:
     """Whether a capture analysed all of forward and reported nothing at an expression or a part of it."""
     if not verdict.complete or span is None:
         return False

@@ -206,8 +206,10 @@ class CaptureChecker(Checker):
             if name == self.capture or (name == "export" and self.capture == "shapes"):
                 continue
             old, new = before.judgement.verdicts[name], after.judgement.verdicts[name]
-            change = "as before" if (old.outcome, old.breaks) == (new.outcome, new.breaks) else f"was {_said(old)}"
-            effects.append(f"{_NAMES[name]}: {_said(new)}, {change}")
+            change = (
+                "as before" if (old.outcome, old.breaks) == (new.outcome, new.breaks) else f"was {_outcome_text(old)}"
+            )
+            effects.append(f"{_NAMES[name]}: {_outcome_text(new)}, {change}")
         return effects
 
 
@@ -222,7 +224,7 @@ class _Quiet:
             return self.model(*args, **kwargs)
 
 
-def _said(verdict: Any) -> str:
+def _outcome_text(verdict: Any) -> str:
     if verdict.outcome == "parts":
         return f"{verdict.breaks} break{'' if verdict.breaks == 1 else 's'}"
     return {"captured": "captured", "fails": "fails"}.get(verdict.outcome, "not known")

@@ -63,7 +63,7 @@ class Replacements:
         whole = (self._called(span) for span in dict.fromkeys(spans))
         new = [span for span in dict.fromkeys(whole) if span is not None and span not in self.values]
         kept: dict[Span, list[Any]] = {span: [] for span in new}
-        questions = {span for span in new if _asks(file_tree(span.file), self._node(span))}
+        questions = {span for span in new if _needs_truth_only(file_tree(span.file), self._node(span))}
 
         def keep(number: int, value: Any) -> Any:
             span = new[number]
@@ -77,7 +77,9 @@ class Replacements:
         ):
             self.eager()
         reached = [
-            span for span in new if kept[span] and (_written(kept[span][0]) or _context(file_tree(span.file), span))
+            span
+            for span in new
+            if kept[span] and (_source_of(kept[span][0]) or _is_context(file_tree(span.file), span))
         ]
         self.values.update({span: kept[span] for span in reached})
         return reached
@@ -88,7 +90,7 @@ class Replacements:
         names: dict[str, Any] = {_TORCH: torch, _NOTHING: contextlib.nullcontext}
         fillings = {}
         for number, (span, values) in enumerate(self.values.items()):
-            written = [_written(value) or "None" for value in values]
+            written = [_source_of(value) or "None" for value in values]
             text = written[0]
             if len(set(written)) > 1 and all(type(value) in _CONSTANTS for value in values):
                 # In a loop, a different value each time: the loop has to end as in eager.
@@ -212,7 +214,7 @@ def _constant(text: str) -> Callable[[ast.expr], ast.expr]:
     return change
 
 
-def _asks(tree: Any, node: ast.expr | None) -> bool:
+def _needs_truth_only(tree: Any, node: ast.expr | None) -> bool:
     """Whether only the truth value of an expression is used."""
     for above in ast.walk(tree):
         if isinstance(above, (ast.If, ast.While, ast.IfExp, ast.Assert)):
@@ -229,7 +231,7 @@ def _asks(tree: Any, node: ast.expr | None) -> bool:
     return False
 
 
-def _context(tree: Any, span: Span) -> bool:
+def _is_context(tree: Any, span: Span) -> bool:
     """Whether an expression is the context of a `with`."""
     return any(
         _range(item.context_expr) == span[1:]
@@ -290,7 +292,7 @@ def _snapshot(value: Any) -> Any:
     return value
 
 
-def _written(value: Any) -> str | None:
+def _source_of(value: Any) -> str | None:
     """Source for such a value: a constant, or a tensor of that size; None if there is none."""
     if isinstance(value, torch.Size):
         return f"{_TORCH}.Size({tuple(value)!r})"
@@ -304,13 +306,13 @@ def _written(value: Any) -> str | None:
             f"{_TORCH}.zeros({tuple(value.shape)!r}, dtype={_TORCH}.{str(value.dtype).removeprefix('torch.')}{place})"
         )
     if type(value) in (list, tuple):
-        items = [_written(item) for item in value]
+        items = [_source_of(item) for item in value]
         if any(item is None for item in items):
             return None
         inner = ", ".join(item or "" for item in items)
         return f"[{inner}]" if type(value) is list else f"({inner}{',' if len(items) == 1 else ''})"
     if type(value) is dict:
-        pairs = [(_written(key), _written(item)) for key, item in value.items()]
+        pairs = [(_source_of(key), _source_of(item)) for key, item in value.items()]
         if any(key is None or item is None for key, item in pairs):
             return None
         return "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"

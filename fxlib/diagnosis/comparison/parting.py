@@ -54,7 +54,7 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
                     break
     for key, members in placed.items():
         now = ran.get(key, [])
-        certain = [each for each in members if _shows(*each[1:])]
+        certain = [each for each in members if _is_always_recorded(*each[1:])]
         if len(now) == len(members) or len(now) == len(certain):
             for old, (number, node, value) in zip(now, members if len(now) == len(members) else certain, strict=True):
                 if not same(old.value, value):
@@ -62,7 +62,7 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
                     break
         elif not now and certain:
             number, node, _ = certain[0]
-            found.append((number, 1, lambda n=node: _way(n, ran)))  # type: ignore[misc]
+            found.append((number, 1, lambda n=node: _only_in_graph(n, ran)))  # type: ignore[misc]
     known = placed.keys() | held.keys()
     for _, _, make in sorted(found, key=lambda each: each[:2]):
         parting = make()
@@ -95,7 +95,7 @@ def _grouped(pairs: Iterable[tuple[Key, Any]]) -> dict[Key, list[Any]]:
     return found
 
 
-def _shows(node: Node, value: Any) -> bool:
+def _is_always_recorded(node: Node, value: Any) -> bool:
     """Whether the recording of eager always contains a node's operation."""
     if node.op == "call_module":
         return True
@@ -107,15 +107,15 @@ def _shows(node: Node, value: Any) -> bool:
 
 def _kept(old: Event, new: Event) -> Parting | None:
     place = place_of(old.site, {})
-    return None if place is None else Parting("kept", place, None, *_told(old.value, new.value))
+    return None if place is None else Parting("kept", place, None, *_differing_texts(old.value, new.value))
 
 
 def _differing(old: Event, node: Node, value: Any) -> Parting | None:
     place = place_of(old.site, {})
-    return None if place is None else Parting("value", place, node.name, *_told(old.value, value))
+    return None if place is None else Parting("value", place, node.name, *_differing_texts(old.value, value))
 
 
-def _way(node: Node, ran: dict[Key, list[Event]]) -> Parting | None:
+def _only_in_graph(node: Node, ran: dict[Key, list[Event]]) -> Parting | None:
     """If only the graph reaches a node: the test that decided, or else the node."""
     chain: list[Any] = []
     site = node._site
@@ -169,7 +169,7 @@ def _deciding(node: Any) -> Any:
     return None
 
 
-def _told(old: Any, new: Any) -> tuple[str, str]:
+def _differing_texts(old: Any, new: Any) -> tuple[str, str]:
     """The first difference between two values, as two short texts that differ."""
     if len(old) != len(new):
         return f"{len(old)} values", f"{len(new)} values"

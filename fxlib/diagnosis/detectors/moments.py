@@ -98,9 +98,9 @@ def moments(search: Search) -> None:
     if drawn and differ(_at(search, places, 8), _at(search, places, 8)):
         return  # the graph differs in every trace anyway
     end = time.thread_time() + _SECONDS
-    if not _matter(search, places):
+    if not _change_graph(search, places):
         return
-    alone = [span for span in places if time.thread_time() > end or _matter(search, [span])]
+    alone = [span for span in places if time.thread_time() > end or _change_graph(search, [span])]
     for span in alone or places:
         place = places[span]
         name = called_name(place.node).rpartition(".")[2]
@@ -112,7 +112,7 @@ def moments(search: Search) -> None:
         run.add("FX206", place, says, detail=advice)
 
 
-def _matter(search: Search, spans: Iterable[Span]) -> bool:
+def _change_graph(search: Search, spans: Iterable[Span]) -> bool:
     """Whether other values there change the graph. They are tried in ascending and in descending order."""
     runs = [search.best, _at(search, spans, 8), _at(search, spans, -8)]
     return any(differ(one, two) for one, two in itertools.combinations(runs, 2))

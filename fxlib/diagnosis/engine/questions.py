@@ -63,7 +63,7 @@ class Questions:
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
         if not cause.made_up and not swallowed:
-            message, detail = self._looks_into_none(code, place, cause)
+            message, detail = self._texts_for_none(code, place, cause)
             detail = detail or RULES[code].advice or cause.explain(value)
             self.run.add(code, place, message, detail=detail, related=related, node=proxy.node.name, data=facts)
         if form == "assert" and any(self.run.values.known.get(each, 0) is None for each in proxy.node.all_input_nodes):
@@ -139,11 +139,11 @@ class Questions:
             raise self._refusal(_ITERATION)
         code = self._iteration_code(proxy, probe, place)
         cause = cause_of(proxy.node, self.run.values)
-        given = self._given_to(place, proxy) if code == "FX110" else None
+        given = self._iterated_argument(place, proxy) if code == "FX110" else None
         if given is not None and isinstance(given.parent, ast.Starred):
             code, place, given = "FX112", place.widened(given), None
         if not cause.made_up and not swallowed:
-            message, detail = self._looks_into_none(code, place, cause, given)
+            message, detail = self._texts_for_none(code, place, cause, given)
             if given is not None and not message:
                 message = f"`{place.text}` needs the items of `{text_of(given)}`, a traced value of no known length"
             detail = detail or ("" if type(value) is Unknown else f"On the example inputs it is {show(value)}")
@@ -166,7 +166,7 @@ class Questions:
         self._iterated = (proxy, len(items))
         return iter(items)
 
-    def _given_to(self, place: Place, proxy: Proxy) -> Any:
+    def _iterated_argument(self, place: Place, proxy: Proxy) -> Any:
         """The argument that a call such as ``zip(names, value)`` iterates; None for other calls."""
         if not isinstance(place.node, ast.Call):
             return None
@@ -181,7 +181,7 @@ class Questions:
                 return argument
         return None
 
-    def _looks_into_none(self, code: str, place: Place, cause: Cause, given: Any = None) -> tuple[str, str]:
+    def _texts_for_none(self, code: str, place: Place, cause: Cause, given: Any = None) -> tuple[str, str]:
         """Both sentences of a finding about ``key in argument``, or its items, if the argument is None; otherwise
         empty."""
         name = cause.argument

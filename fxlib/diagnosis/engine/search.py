@@ -114,14 +114,14 @@ class Search:
                 best, self.best = rank, run
             if run.complete and limits.enough:
                 break
-            if run.error is None or not self._get_past(run, run.error):
+            if run.error is None or not self._record_failure(run, run.error):
                 answers = self.choices.turn()
                 if answers is None or exploring >= limits.exploring:
-                    _let_go(run.error)
+                    _clear_frames(run.error)
                     break
                 exploring += 1
                 self.course = replace(self.course, answers=answers)
-            _let_go(run.error)
+            _clear_frames(run.error)
             if time.thread_time() > used_up or unhindered() > late:
                 break
             self.subject.snapshot.restore()
@@ -132,7 +132,7 @@ class Search:
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
         with contextlib.nullcontext() if watched is None else watched(run):
             self._run(run, self.choices.copy())
-        _let_go(run.error)
+        _clear_frames(run.error)
         return run if run.complete else None
 
     def _run(self, run: Run, choices: Choices) -> Run:
@@ -152,7 +152,7 @@ class Search:
         run.needing = self.subject.snapshot.needing()
         return run
 
-    def _get_past(self, run: Run, error: BaseException) -> bool:
+    def _record_failure(self, run: Run, error: BaseException) -> bool:
         """Record the failure of a run. True if the next run will get past it."""
         while error.__context__ is not None and about_tracing(error.__context__):
             if about_tracing(error) and not reraised(run, error):
@@ -169,7 +169,7 @@ class Search:
             if certain:
                 self._no_root(run, error)
             return False
-        if not certain and self._of_an_answer_within(place, error):
+        if not certain and self._due_to_guess(place, error):
             return self.cuts.cut(place, "FX199")
         failure = failure_of(error, place)
         code, message, detail = classify(failure)
@@ -179,7 +179,7 @@ class Search:
             read = proxies_read(place, error)
             if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
                 detail = "Its argument is a number, so no torch function can replace it: call it in a wrapped function"
-        if self._of_what_stood_in(run, place, error):
+        if self._due_to_replacement(run, place, error):
             return self.cuts.cut(place, code, plain=True)
         plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
         if plain and place.caller is not None:
@@ -193,7 +193,7 @@ class Search:
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests or ("Proxy(" in text_of(error) and checks_proxy(run, place, error)) else "FX199"
         severity = None
-        if code == "FX199" and (test := self._only_traced(tests)) is not None:
+        if code == "FX199" and (test := self._deciding_none_test(tests)) is not None:
             message = (
                 f"Tracing fails in the branch that `{test.text}` selects: {type(error).__name__}: {first_line(error)}"
             )
@@ -220,21 +220,21 @@ class Search:
             detail = "Decorate a method that forward calls instead, or do the decorator's work in forward"
         run.add("FX190", self.root_class(), message, error=error, detail=detail)
 
-    def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:
+    def _due_to_guess(self, place: Place, error: BaseException) -> bool:
         """Whether torch's code asked a question about a traced value within this expression and failed after a guessed
         answer: `layer.to(x.device)` compares devices. The question is then the finding."""
         file = _raised_in(error)
         asked = any(each.span == place.span and RULES[each.code].question for each in self.findings)
         return asked and is_installed(file) and package_of(file) == "torch"
 
-    def _of_what_stood_in(self, run: Run, place: Place, error: BaseException) -> bool:
+    def _due_to_replacement(self, run: Run, place: Place, error: BaseException) -> bool:
         """Whether all traced values in the failing expression replace values of other failures unrelated to tracing, so
         that a normal run has no traced value there."""
         read = proxies_read(place, error)
         stands_in = bool(read) or (about_tracing(error) and self.cuts.has_plain(place.span))
         return stands_in and all(cause_of(each.node, run.values).kind == "plain" for each in read)
 
-    def _only_traced(self, tests: list[tuple[str, Place]]) -> Place | None:
+    def _deciding_none_test(self, tests: list[tuple[str, Place]]) -> Place | None:
         """The test for None that keeps a normal run, which has None there, from getting here."""
         absent = {each.span for each in self.findings if each.code == "FX201" and each.severity == "warning"}
         return next((test for rule, test in tests if rule == "FX201" and test.span in absent), None)
@@ -249,7 +249,7 @@ class Search:
         return None if found is None else Place(found, None, None, (found,))
 
 
-def _let_go(error: BaseException | None) -> None:
+def _clear_frames(error: BaseException | None) -> None:
     """Clear the frames in an error's traceback. They hold the model and the run, which holds the error; Python 3.11
     never collects such a cycle."""
     while error is not None:

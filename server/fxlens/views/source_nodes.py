@@ -140,7 +140,7 @@ def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
     return found
 
 
-def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
+def _call_results(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
     """The result of the call that leads to the last place on the line.
 
     For modules the record has it. For a function it is the last computed value that is used outside of it.
@@ -171,7 +171,7 @@ def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
     raise TypeError(given)
 
 
-def _taken_apart(on_line: list[Occurrence]) -> list[Occurrence]:
+def _without_unpacked_items(on_line: list[Occurrence]) -> list[Occurrence]:
     """The places without the trailing items that ``a, (b, c) = …`` unpacks."""
     spans = {place.node["name"]: place.span for place in on_line}
     end = len(on_line)
@@ -191,7 +191,7 @@ def _line_value(
     users: Mapping[str, set[str]],
 ) -> LineValue | None:
     # The last computed value of a line is that of its outermost expression, which the line assigns and may unpack.
-    on_line = _taken_apart(on_line)
+    on_line = _without_unpacked_items(on_line)
     last = on_line[-1]
     if last.own:
         again = _visits(on_line, last.span, types)
@@ -199,7 +199,7 @@ def _line_value(
     else:
         values = [
             (text, last.node["module_path"])
-            for given in _given(on_line, users)
+            for given in _call_results(on_line, users)
             if "[" in (text := _returned_text(given, nodes))
         ]
     if not values:

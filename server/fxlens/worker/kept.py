@@ -164,7 +164,7 @@ def get_ready(message: Json) -> None:
     try:
         with reading.noting_warnings() as warned:
             read = reading.whole(job, ast.parse(job.text))
-            module = _exchanged_all(job, read.tree)
+            module = _replace_functions(job, read.tree)
         missing = main_block.missing(vars(_kept.namespace), read.tree)
         if module is not None and missing is not None and not warned and reading.prepared(read):
             current, code = module
@@ -194,7 +194,7 @@ def printed() -> str:
 def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
     """The kept module with the functions of the job's text; None if replacing functions is not enough."""
     assert _kept is not None
-    if _exchanged_all(job, tree) is None:
+    if _replace_functions(job, tree) is None:
         return None
     os.write(1, _kept.printed)
     main_block.fill(vars(_kept.namespace), user_file.executed(job.path, tree), job.path)
@@ -248,7 +248,7 @@ def _is_of(job: Job) -> bool:
     return job.tracer == before.tracer and all(state_of(path) == state for path, state in _kept.files.items())
 
 
-def _exchanged_all(job: Job, tree: ast.Module) -> tuple[dict[int, CodeType], CodeType] | None:
+def _replace_functions(job: Job, tree: ast.Module) -> tuple[dict[int, CodeType], CodeType] | None:
     """Inserts the functions of a job's text into the kept module; returns the codes by the identity of those that they
     replace, and the module's code. None if replacing functions is not enough."""
     assert _kept is not None
