@@ -1,4 +1,4 @@
-"""Hover: the node of the expression under the cursor, and the totals of a model at its name."""
+"""Hover: the node of the expression under the cursor, what a name holds, and the totals of a model at its name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lsprotocol import types
 from fxlens.record import Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.members import Member, member_at
+from fxlens.sources.names import Name, name_at
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, modules, source_nodes, texts
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0
 """Seconds to wait for a trace where nothing is known yet of a line that may be a model's."""
+_PATIENCE_FOR_NAMES = 1.5
+"""Seconds to wait for what names hold, which takes one more trace for each text."""
 _MOMENT = 0.05
 """Seconds to wait where the last trace can answer too, or where no trace will have an answer."""
 _CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
@@ -50,7 +53,8 @@ def register(server: FxLensServer) -> None:
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
         found = (
-            _own(ls, document, at.line, column)
+            await _of_name(ls, document, at.line, column)
+            or _own(ls, document, at.line, column)
             or _of_readers(ls, document, at.line + 1, column)
             or _of_member(ls, document, at.line + 1, column)
         )
@@ -75,6 +79,46 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     return descriptions.describe([place], target)
 
 
+async def _of_name(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
+    """What a name at a position (from 0) holds: in the document's own models, or, where their inputs are assumed, in
+    those of other documents that run through it."""
+    if document.is_long:
+        return None
+    path, was, readers = document.path, document.line_of_record(line), ls.session.readers(document)
+    own: tuple[Target, Name] | None = None
+    if document.record is not None and was is not None:
+        name = name_at(document.record_text, path, was, column)
+        target = name and source_nodes.model_of(document.record, path, was, name.first, name.last)
+        if name and target:
+            if source_nodes.is_a_node(document.record, path, name.span):
+                return None
+            own = target, name
+    if own is None or assumed(own[0]):
+        name = name_at(document.text, path, line + 1, column) if readers else None
+        for reader, record in readers if name else ():
+            target = name and source_nodes.model_of(record, path, line + 1, name.first, name.last)
+            if name and target and (found := await _held(ls, reader, target, name)):
+                called = f"In {descriptions.code(target['name'])} of {descriptions.code(os.path.basename(reader.path))}"
+                return f"{found[0]}\n\n---\n\n{called}", found[1]
+    if own is None or was is None:
+        return None
+    return _moved(await _held(ls, document, *own), line + 1 - was)
+
+
+async def _held(ls: FxLensServer, reader: Document, target: Target, name: Name) -> Hovered | None:
+    """What a name holds in a model of a document."""
+    known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
+    values = known.get((key(name.span["file"]), name.line, name.text, name.stored))
+    return (descriptions.describe_name(name.text, values, target), name.span) if values else None
+
+
+def _moved(found: Hovered | None, by: int) -> Hovered | None:
+    if found is None:
+        return None
+    text, span = found
+    return text, {**span, "line": span["line"] + by, "end_line": span["end_line"] + by}
+
+
 def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
     """What the document's own record has to say of a position; the span is in the present text."""
     was = document.line_of_record(line)
@@ -93,8 +137,7 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         span = found[0].span
         text = descriptions.describe(found, owner, _line(positions.lines_of(document.record_text), span))
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
-    moved = line + 1 - was
-    return text, {**span, "line": span["line"] + moved, "end_line": span["end_line"] + moved}
+    return _moved((text, span), line + 1 - was)
 
 
 def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Sequence
+from typing import Protocol
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Origin, Span, Target, Verdict
+from fxlens.record import Finding, Node, Origin, Span, Target, Verdict, tensor_text
+from fxlens.sources.files import ERRORS
 from fxlens.sources.members import Member
 
 from . import modules, quantities
@@ -19,6 +22,17 @@ _ROLES = {
     "meant": "Meant to be captured", "root": "A root model", "other": "Nothing shows that it is meant to be captured",
     "aside": "Does not look like a model",
 }  # fmt: skip
+
+
+class Value(Protocol):
+    """What a name holds (`jobs.names.Value`)."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[str]: ...
 
 
 def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
@@ -53,6 +67,37 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     if len(found) > 1:
         facts.append(f"executed {len(found)} times")
     return _markdown(head, flow, facts)
+
+
+def describe_name(name: str, values: Sequence[Value], model: Target) -> str:
+    """Markdown of what a name holds, of which there are several values where its line is reached more than once."""
+    nodes = {each["name"]: each for each in model["nodes"]}
+    texts: dict[str, list[str]] = {}
+    for each in values:
+        node = nodes.get(each.node)
+        same = node is not None and node["shape"] is not None and tensor_text(node["shape"], node["dtype"]) == each.text
+        paths = texts.setdefault(value_text(node) if node is not None and same else each.text, [])
+        paths += [path or model["name"] for path in each.paths]
+    computed = [code(each.node) for each in values if each.node]
+    facts = [f"computed by {several(list(dict.fromkeys(computed)))}"] if computed else []
+    constant = not computed and all(_is_constant(text) for text in texts)
+    if constant:
+        facts = [f"computed while tracing: the graph keeps {'this value' if len(texts) == 1 else 'these values'}"]
+    if len(texts) == 1 or constant:
+        return _markdown(f"**{code(name)}** · {code(several([*texts], _MANY))}", "", facts)
+    lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in texts.items()]
+    if len({tuple(paths) for paths in texts.values()}) == 1:  # a loop in one module
+        lines = [*texts]
+    more = [f"and {len(lines) - _MANY} more"] if len(lines) > _MANY else []
+    return _markdown(f"**{code(name)}**", "\n".join([*lines[:_MANY], *more]), facts)
+
+
+def _is_constant(text: str) -> bool:
+    """Whether a value is data that generated code holds as it is."""
+    try:
+        return ast.literal_eval(text) is not None
+    except ERRORS:
+        return False
 
 
 def lowering(findings: Sequence[Finding], span: Span) -> str:

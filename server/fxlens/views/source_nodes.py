@@ -250,6 +250,24 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     return [place for place in found if place.own] or found
 
 
+def is_a_node(record: Record, path: str, span: Span) -> bool:
+    """Whether a node comes from exactly this stretch."""
+    return any(place.own and place.span == span for place in places(record, path))
+
+
+def model_of(record: Record, path: str, line: int, first: int, last: int) -> Target | None:
+    """The model that counts in a line of a function, which is on the lines from ``first`` to ``last``: of those that
+    give something on that line, or else in the function, or else the class that it belongs to."""
+    models = _Models(record, path)
+    on_line = {place.target for place in models.places if place.span["line"] <= line <= place.span["end_line"]}
+    inside = {place.target for place in models.places if first <= place.span["line"] <= last}
+    targets = [target for target in record["targets"] if target["construct"] is not None and target["nodes"]]
+    own = [target["name"] for target in targets if target["line"] <= first][-1:]
+    names = on_line or inside or own
+    rank = models.rank(line)
+    return min((each for each in targets if each["name"] in names), key=lambda each: rank(each["name"]), default=None)
+
+
 def class_at(record: Record, line: int, column: int) -> Target | None:
     """The target whose name is at a position."""
     return next((target for target in record["targets"] if _holds(target, line, column)), None)
