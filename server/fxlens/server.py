@@ -39,15 +39,15 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Speaks of cells where features speak of notebooks.  Corrects six things in pygls: it keeps the future of every
+    """Speaks of cells where features speak of notebooks.  Corrects seven things in pygls: it keeps the future of every
     notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
-    folders while work is under way, it leaves a request without an answer whose parameters are not as LSP describes
-    them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
+    folders while work is under way, it answers requests before ``initialize`` and none after ``shutdown``, it leaves a
+    request without an answer whose parameters are not as LSP describes them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
     waits, and it takes form feeds for line ends where a client edits a text, and seconds for thousands of such
     edits."""
 
     _server: FxLensServer
-    _begun = False
+    _begun = _ending = False
 
     def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         if isinstance(result, Encoded) and self._server.cells.speak_in(msg_id, result):
@@ -77,16 +77,27 @@ class FxLensProtocol(LanguageServerProtocol):
         plain: dict[str, Any] = json.loads(json.dumps(data, default=self._serialize_message))
         return plain
 
-    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
-        if method_name == types.INITIALIZE:
-            if self._begun:
-                error = types.ResponseError(
-                    code=types.ErrorCodes.InvalidRequest.value, message="initialize was sent before"
-                )
-                self._send_response(msg_id, error=error)
-                return
-            self._begun = True
-        super()._handle_request(msg_id, method_name, params)
+    def handle_message(self, message: Any) -> None:
+        method, number = getattr(message, "method", None), getattr(message, "id", None)
+        if method is None or number is None:
+            super().handle_message(message)
+            return
+        if (error := self._refusal(method)) is not None:
+            self._send_response(number, error=error)
+            return
+        self._begun |= method == types.INITIALIZE
+        self._ending |= method == types.SHUTDOWN
+        super().handle_message(message)
+
+    def _refusal(self, method: str) -> types.ResponseError | None:
+        """Why a request has no other answer now."""
+        if self._ending:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "shutdown was sent before")
+        if not self._begun and method != types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.ServerNotInitialized.value, "initialize was not sent yet")
+        if self._begun and method == types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "initialize was sent before")
+        return None
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
