@@ -98,11 +98,11 @@ class Report:
     trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value that nothing else reads). ``returned`` is what calls of submodules gave where
-    that is not the last value computed in them: by the name of that last node, the spans of such calls on the way to
-    it, with the names of what they gave (in lists and dicts as they are nested in it). ``doubtful``: the code does
-    more than call layers and torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are
-    milliseconds.
+    no rule reports (a ReLU on a value that nothing else reads). ``returned`` is what calls of submodules and functions
+    gave: by the name of the last node in them, the spans of such calls on the way to it, with the names of what they
+    gave (in lists and dicts as they are nested in it). ``doubtful``: the
+    code does more than call layers and torch, so `fxlib.compare` may find differences that no rule covers. ``timings``
+    are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -111,7 +111,6 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    returned: dict[str, list[tuple[Span, Any]]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None
@@ -119,6 +118,7 @@ class Report:
     _graph_module: GraphModule | None = None
     _annotate: Callable[[Graph], None] | None = None
     _doubt: Callable[[], bool] = lambda: True
+    _returned: Callable[[], dict[str, list[tuple[Span, Any]]]] = dict
 
     @property
     def graph(self) -> Graph | None:
@@ -140,6 +140,11 @@ class Report:
     def doubtful(self) -> bool:
         """See the class. Computed at each access, by reading the code."""
         return self._doubt()
+
+    @property
+    def returned(self) -> dict[str, list[tuple[Span, Any]]]:
+        """See the class. Computed at each access."""
+        return self._returned()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

@@ -122,8 +122,8 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
-    ``returned``: for calls of ``call_path``, by their place in it, that end with this node and give something else than
-    its value: the names of the nodes that they give, in lists and dicts as they are nested, None for other values.
+    ``returned``: for calls of ``call_path``, by their place in it, that end with this node: the name of the node that
+    they give, those of several in lists and dicts as they are nested, None for other values.
     ``structure`` describes a value that holds several tensors: ``(f32[2, 8], i64[2, 8])``.
     ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
     recorded calls.  ``params`` counts the parameters

@@ -42,9 +42,9 @@ class FxLensProtocol(LanguageServerProtocol):
     """Speaks of cells where features speak of notebooks.  Corrects seven things in pygls: it keeps the future of every
     notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
     folders while work is under way, it answers requests before ``initialize`` and none after ``shutdown``, it leaves a
-    request without an answer whose parameters are not as LSP describes them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
-    waits, and it takes form feeds for line ends where a client edits a text, and seconds for thousands of such
-    edits."""
+    request without an answer whose parameters are not as LSP describes them, it runs a command whose arguments are
+    missing without them, it encodes answers of megabytes while everybody waits, and it takes form feeds for line ends
+    where a client edits a text, and seconds for thousands of such edits."""
 
     _server: FxLensServer
     _begun = _ending = False

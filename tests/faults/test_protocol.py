@@ -165,7 +165,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     server = Client(tmp_path)
     try:
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
-        with pytest.raises(RuntimeError, match="-32002.*initialize was not sent yet"):
+        with pytest.raises(RuntimeError, match=r"-32002.*initialize was not sent yet"):
             server.request("textDocument/hover", hover)
         assert descendants(server.process.pid) == []
         server.initialize()

@@ -99,9 +99,9 @@ def test_a_name_holds_what_it_does_at_its_place(files: Files):
         assert files.hover("net.py", before, here).startswith(wanted), here
     assert files.hover("net.py", "            ", "x = layer").splitlines()[3:5] == ["f32[2, 8]", "f32[2, 16]"]
     assert "call_function" in files.hover("net.py", "x ", "+= 1"), "an operator is no name"
-    assert "**`ModuleList`** · `layers`" in files.hover("net.py", "x = la", "yer(x)"), (
-        "what is called says what it gives"
-    )
+    said = files.hover("net.py", "x = la", "yer(x)")
+    assert said.startswith("**`Block`** · `layers.0`, `layers.1` · 34 nodes"), "what it gives says more"
+    assert said.splitlines()[3:5] == ["layers.0: f32[2, 4] → f32[2, 8]", "layers.1: f32[2, 8] → f32[2, 16]"]
 
 
 def test_in_code_that_others_run_names_hold_what_they_do_there(files: Files):

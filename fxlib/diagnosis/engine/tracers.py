@@ -47,7 +47,8 @@ def nodes_of(value: Any) -> Any:
 
 
 class Returned(NamedTuple):
-    """What the call of a submodule at ``site`` gave (see `nodes_of`), and the node that was recorded last by then."""
+    """What the call of a submodule or a function at ``site`` gave (see `nodes_of`), and the node that was recorded last
+    by then."""
 
     last: Node
     site: Any
@@ -116,7 +117,7 @@ class ContinuingTracer(StrictTracer):
         self.changes_modes = False
         """Whether a function of the user's may change the mode on its way; then it is asked for at each operation."""
         self.returned: list[Returned] = []
-        """What calls of submodules gave that is not simply the last value computed in them."""
+        """What calls of submodules and functions gave."""
         self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
@@ -138,9 +139,15 @@ class ContinuingTracer(StrictTracer):
             self.hooked.setdefault(args[0], site)
         result = super()._call_inside(site, function, args, kwargs)
         last = self.graph._root._prev  # placeholders come first, so there is one
-        if site is not None and not (type(result) is Proxy and result.node is last):
+        if site is not None:
             self.returned.append(Returned(last, site, nodes_of(result)))
         return result
+
+    def gives(self, value: Any) -> None:
+        """A function of the user's is about to return this."""
+        site = super()._take_site(sys._getframe(1))
+        if site is not None and site[2] is not None:
+            self.returned.append(Returned(self.graph._root._prev, site[2], nodes_of(value)))
 
     def to_bool(self, obj: Proxy) -> bool:
         return self.answers.truth(obj)

@@ -119,14 +119,16 @@ def contents(part: Sequence[Node]) -> str:
 def visits(found: Sequence[Occurrence]) -> list[list[Node]]:
     """The nodes of one call, apart for each time that it was executed."""
     groups: dict[tuple[object, ...], list[Node]] = {}
+    ended = 0
     for place in found:
         way: list[object] = []
         for span in place.node["call_path"]:
             way += span.values()
             if span == place.span:
                 break
-        # Calls of one line of a class differ by the module that they are in.
-        groups.setdefault(tuple(way), []).append(place.node)
+        # Calls of one line of a class differ by the module that they are in, those of a loop by where each ends.
+        groups.setdefault((ended, *way), []).append(place.node)
+        ended += place.ends
     return list(groups.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import Node, Record, Span, Target
@@ -21,8 +21,10 @@ class Occurrence:
     node: Node
     own: bool
     target: str
+    ends: bool = False
+    """Whether ``node`` is the last in a call on the way, as far as that is known."""
     returned: object = None
-    """What a call on the way gives, if ``node`` is the last in it."""
+    """What that call gives then."""
 
 
 def places(record: Record, path: str) -> list[Occurrence]:
@@ -44,7 +46,9 @@ def places(record: Record, path: str) -> list[Occurrence]:
             if own is not None and is_here(own):
                 found.append(Occurrence(own, node, True, target["name"]))
             found += [
-                Occurrence(span, node, False, target["name"], node["returned"].get(str(index), node["name"]))
+                Occurrence(
+                    span, node, False, target["name"], str(index) in node["returned"], node["returned"].get(str(index))
+                )
                 for index, span in enumerate(node["call_path"])
                 if is_here(span) and span != own
             ]
@@ -101,7 +105,6 @@ class _Models:
         self._agreeing: dict[str, set[str]] = {}
         types = {target["name"]: target["modules"] for target in record["targets"]}
         nodes = {target["name"]: {node["name"]: node for node in target["nodes"]} for target in record["targets"]}
-        users = {name: _users(of_target.values()) for name, of_target in nodes.items()}
         self.places = places(record, path)
         by_line: dict[int, dict[str, list[Occurrence]]] = {}
         for place in self.places:
@@ -110,7 +113,7 @@ class _Models:
         """By line and model."""
         for line, of_line in by_line.items():
             for name, on_line in of_line.items():
-                if (value := _line_value(line, on_line, types[name], nodes[name], users[name])) is not None:
+                if (value := _line_value(line, on_line, types[name], nodes[name])) is not None:
                     self.values.setdefault(line, {})[name] = value
 
     def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
@@ -130,31 +133,6 @@ class _Models:
                     agreeing -= {name for name, value in of_line.items() if wanted.isdisjoint(value.values)}
             self._agreeing[own] = agreeing
         return self._agreeing[own]
-
-
-def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {node["name"]: set() for node in nodes}
-    for node in nodes:
-        for name in node["inputs"]:
-            found.get(name, set()).add(node["name"])
-    return found
-
-
-def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
-    """What the call gives that the last place on the line is on the way of.
-
-    The record says so of modules.  A function gives of what it computed last what is used outside of it.
-    """
-    last = on_line[-1]
-    if last.returned != last.node["name"]:
-        return [last.returned]
-    inside: list[str] = []
-    for place in reversed(on_line):
-        if place.own or place.span != last.span:
-            break
-        inside.append(place.node["name"])
-    out = [name for name in reversed(inside) if not users[name].issubset(inside)]
-    return [*out] if out and last.node["name"] not in out else [last.returned]
 
 
 def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
@@ -189,7 +167,6 @@ def _line_value(
     on_line: list[Occurrence],
     types: Mapping[str, str],
     nodes: Mapping[str, Node],
-    users: Mapping[str, set[str]],
 ) -> LineValue | None:
     # What is computed last on a line is its outermost expression, whose value the line assigns, and may take apart.
     on_line = _taken_apart(on_line)
@@ -198,11 +175,9 @@ def _line_value(
         again = _visits(on_line, last.span, types)
         values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
     else:
-        values = [
-            (text, last.node["module_path"])
-            for given in _given(on_line, users)
-            if "[" in (text := _returned_text(given, nodes))
-        ]
+        ended = [place for place in on_line if place.ends and place.span == last.span]
+        given = [(place.returned, place.node) for place in ended] or [(last.node["name"], last.node)]
+        values = [(text, node["module_path"]) for each, node in given if "[" in (text := _returned_text(each, nodes))]
     if not values:
         return None
     return LineValue(line, [text for text, _ in values], [path for _, path in values], last.target)
