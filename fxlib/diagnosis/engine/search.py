@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import linecache
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +48,8 @@ from fxlib.ir import span as spans
 
 __all__ = ["Limits", "Search", "unhindered"]
 
+_REFUSES_TYPE = re.compile(r"type Proxy|\bProxy'>")
+"""In messages of what refuses a traced value for its type."""
 _SCHEDULE = "/proc/thread-self/schedstat"
 """On Linux: nanoseconds that this thread has run, and that it has waited for a processor."""
 
@@ -187,7 +190,9 @@ class Search:
             place = place.caller  # of a package: not it, but what it is given does not fit
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
-        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in text_of(error)):
+        refused = _REFUSES_TYPE.search(text_of(error)) is not None
+        led = (raises and not tests and not refused) or "Proxy" not in text_of(error)
+        if code == "FX199" and not certain and led:
             # A value that stood in for another one has led here.
             return self.cuts.cut(place, code)
         data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
@@ -261,7 +266,7 @@ def _let_go(error: BaseException | None) -> None:
 def _checks_itself(error: BaseException) -> bool:
     """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
     that says nothing."""
-    if isinstance(error, TraceError) or "type Proxy" in text_of(error):
+    if isinstance(error, TraceError) or _REFUSES_TYPE.search(text_of(error)):
         return False  # what refuses the type of a traced value refuses it whatever was answered
     traceback = _innermost(error)
     if traceback is None:
