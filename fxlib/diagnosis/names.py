@@ -128,6 +128,18 @@ class _Watch:
         root = run.subject.root
         self._paths = {id(module): path for path, module in root.named_modules()} if isinstance(root, nn.Module) else {}
         self._noted: dict[Name, Held] = {}
+        self._written: dict[tuple[str, int], dict[str, None]] = {}
+        """By file and line: the names that functions read there as they are written, where the run leaves things out,
+        too."""
+        for code in run.subject.instrumentation.original.values():
+            self._add_written(code)
+
+    def _add_written(self, code: CodeType) -> None:
+        for block in _blocks(code)[1]:
+            self._written.setdefault((code.co_filename, block.line), {}).update(dict.fromkeys(block.read))
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                self._add_written(inner)
 
     def begin(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         """At the call of a function; for the interpreter."""
@@ -152,7 +164,8 @@ class _Watch:
                 note(current.stored, current.line, True)
             if event == "line":
                 current = blocks[max(0, bisect_right(starts, frame.f_lasti) - 1)]
-                note(current.read, current.line, False)
+                written = self._written.get((code.co_filename, current.line), {})
+                note([*dict.fromkeys((*current.read, *written))], current.line, False)
             return at
 
         if not code.co_flags & _RESUMABLE:

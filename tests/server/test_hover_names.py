@@ -31,6 +31,7 @@ class Block(nn.Module):
         if mask is not None:
             q = q * mask
         parts = [part + self.shift for part in (q, k)]
+        q, k = map(lambda part: part * 2, (q, k))
         for index, each in enumerate(parts):
             k = k + each * self.heads * index
         return torch.cat(
@@ -100,7 +101,7 @@ def test_a_name_holds_what_it_does_at_its_place(files: Files):
     assert files.hover("net.py", "            ", "x = layer").splitlines()[3:5] == ["f32[2, 8]", "f32[2, 16]"]
     assert "call_function" in files.hover("net.py", "x ", "+= 1"), "an operator is no name"
     said = files.hover("net.py", "x = la", "yer(x)")
-    assert said.startswith("**`Block`** · `layers.0`, `layers.1` · 34 nodes"), "what it gives says more"
+    assert said.startswith("**`Block`** · `layers.0`, `layers.1` · 38 nodes"), "what it gives says more"
     assert said.splitlines()[3:5] == ["layers.0: f32[2, 4] → f32[2, 8]", "layers.1: f32[2, 8] → f32[2, 16]"]
 
 
@@ -115,6 +116,8 @@ def test_in_code_that_others_run_names_hold_what_they_do_there(files: Files):
     assert values("index, ", "each in")[:2] == both
     assert values("torch.cat(\n            [\n                ", "k,")[:2] == both, "in a statement of many lines"
     assert values("[", "part + self")[:2] == both, "in a comprehension"
+    assert values("lambda part: ", "part * 2")[:2] == both, "in a lambda"
+    assert values("", "q, k = map")[:2] == both, "beside one"
     assert values("def halves(", "value")[:2] == ["layers.0: f32[2, 8]", "layers.1: f32[2, 16]"]
     assert values("x, ", "mask=None") == ["**`mask`** · `None`"]
     assert values("each * self.", "heads") == ["**`self.heads`** · `4`"]

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0
 """Seconds to wait for a trace where nothing is known yet of a line that may be a model's."""
-_PATIENCE_FOR_NAMES = 1.5
+_PATIENCE_FOR_NAMES = 3.0
 """Seconds to wait for what names hold, which takes one more trace for each text."""
+_MOST_MODELS = 2  # that are asked for what a name holds
 _MOMENT = 0.05
 """Seconds to wait where the last trace can answer too, or where no trace will have an answer."""
 _CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
@@ -85,31 +86,34 @@ async def _of_name(ls: FxLensServer, document: Document, line: int, column: int)
     if document.is_long:
         return None
     path, was, readers = document.path, document.line_of_record(line), ls.session.readers(document)
-    own: tuple[Target, Name] | None = None
+    own: tuple[list[Target], Name] | None = None
     if document.record is not None and was is not None:
         name = name_at(document.record_text, path, was, column)
-        target = name and source_nodes.model_of(document.record, path, was, name.first, name.last)
-        if name and target:
-            if source_nodes.is_a_node(document.record, path, name.span):
-                return None
-            own = target, name
-    if own is None or assumed(own[0]):
+        if name is not None and source_nodes.is_a_node(document.record, path, name.span):
+            return None
+        if name is not None:
+            own = source_nodes.models_of(document.record, path, was, name.first, name.last), name
+    if own is None or not own[0] or assumed(own[0][0]):
         name = name_at(document.text, path, line + 1, column) if readers else None
         for reader, record in readers if name else ():
-            target = name and source_nodes.model_of(record, path, line + 1, name.first, name.last)
-            if name and target and (found := await _held(ls, reader, target, name)):
-                called = f"In {descriptions.code(target['name'])} of {descriptions.code(os.path.basename(reader.path))}"
-                return f"{found[0]}\n\n---\n\n{called}", found[1]
-    if own is None or was is None:
-        return None
-    return _moved(await _held(ls, document, *own), line + 1 - was)
+            models = name and source_nodes.models_of(record, path, line + 1, name.first, name.last)
+            if name and models and (found := await _held(ls, reader, models, name)):
+                model, text, span = found
+                called = f"In {descriptions.code(model)} of {descriptions.code(os.path.basename(reader.path))}"
+                return f"{text}\n\n---\n\n{called}", span
+    found = await _held(ls, document, *own) if own is not None else None
+    return None if found is None or was is None else _moved(found[1:], line + 1 - was)
 
 
-async def _held(ls: FxLensServer, reader: Document, target: Target, name: Name) -> Hovered | None:
-    """What a name holds in a model of a document."""
-    known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
-    values = known.get((key(name.span["file"]), name.line, name.text, name.stored))
-    return (descriptions.describe_name(name.text, values, target), name.span) if values else None
+async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, Span] | None:
+    """What a name holds in the first of a document's models that knows; the model's name before it."""
+    for target in models[:_MOST_MODELS]:
+        known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
+        values = known.get((key(name.span["file"]), name.line, name.text, name.stored), [])
+        # Where a value is not known that is read, the expression around it may say more.
+        if any(each.text for each in values) or (values and name.stored):
+            return target["name"], descriptions.describe_name(name.text, values, target), name.span
+    return None
 
 
 def _moved(found: Hovered | None, by: int) -> Hovered | None:

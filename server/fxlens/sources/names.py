@@ -36,7 +36,7 @@ def name_at(text: str, path: str, line: int, column: int) -> Name | None:
         tree = ast.parse(text)
     except ERRORS:
         return None
-    around = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS) and _first(each) <= line <= _last(each)]
+    around = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS) and _around(each, line, column)]
     if not around:
         return None
     inner = around[-1]
@@ -55,6 +55,11 @@ def name_at(text: str, path: str, line: int, column: int) -> Name | None:
             place = span(path, node.lineno, node.col_offset, end_line, end_column)
             return Name(name, at, stored, place, _first(inner), _last(inner))
     return None
+
+
+def _around(function: Function, line: int, column: int) -> bool:
+    begins, ends = (function.lineno, function.col_offset), (function.end_lineno or 0, function.end_col_offset or 0)
+    return begins <= (line, column) <= ends
 
 
 def _holds(node: ast.arg | ast.Name | ast.Attribute, line: int, column: int) -> bool:

@@ -12,7 +12,7 @@ from fxlens.record import Finding, Node, Origin, Span, Target, Verdict, tensor_t
 from fxlens.sources.files import ERRORS
 from fxlens.sources.members import Member
 
-from . import modules, quantities
+from . import modules, operators, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
 from .verdicts import NAMES, outcome, told
@@ -44,9 +44,11 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
     kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
     head = f"**{code(node['target'])}**{kind} · {node['op']} {code(node['name'])}"
+    if node["target"] == operators.HOLE:
+        head = f"**{code(text or node['name'])}** · cannot be recorded; what follows is traced with its value"
     facts = []
     arguments = [value_text(nodes[name]) or name for name in node["inputs"] if name in nodes]
-    flow = f"{', '.join(arguments)} → {value_text(node)}" if value_text(node) else ""
+    flow = f"{', '.join(arguments)} → {value_text(node)}".lstrip() if value_text(node) else ""
     if node["params"]:
         facts.append(f"{node['params']:,} parameters")
     if node["flops"] is not None:
@@ -73,14 +75,17 @@ def describe_name(name: str, values: Sequence[Value], model: Target) -> str:
     """Markdown of what a name holds, of which there are several values where its line is reached more than once."""
     nodes = {each["name"]: each for each in model["nodes"]}
     texts: dict[str, list[str]] = {}
-    for each in values:
+    for each in (each for each in values if each.text):
         node = nodes.get(each.node)
         same = node is not None and node["shape"] is not None and tensor_text(node["shape"], node["dtype"]) == each.text
         paths = texts.setdefault(value_text(node) if node is not None and same else each.text, [])
         paths += [path or model["name"] for path in each.paths]
-    computed = [code(each.node) for each in values if each.node]
+    recorded = [each.node for each in values if each.node in nodes and nodes[each.node]["target"] != operators.HOLE]
+    computed = [code(each) for each in recorded]
     facts = [f"computed by {several(list(dict.fromkeys(computed)))}"] if computed else []
-    constant = not computed and all(_is_constant(text) for text in texts)
+    if not texts:
+        return _markdown(f"**{code(name)}** · its value is not known", "", facts)
+    constant = not any(each.node for each in values) and all(_is_constant(text) for text in texts)
     if constant:
         facts = [f"computed while tracing: the graph keeps {'this value' if len(texts) == 1 else 'these values'}"]
     if len(texts) == 1 or constant:

@@ -12,6 +12,9 @@ from fxlens.sources.paths import key
 
 from .drawing import value_text
 
+_KEPT = 2
+_last: list[tuple[Record, str, _Models]] = []
+
 
 @dataclass(frozen=True)
 class Occurrence:
@@ -91,8 +94,18 @@ class LineValue:
 def line_values(record: Record, path: str) -> list[LineValue]:
     """The value of each traced line of the file that gives a tensor; where several models reach it, that of the one
     that counts there (`_Models`)."""
-    models = _Models(record, path)
+    models = _models(record, path)
     return [of_line[min(of_line, key=models.rank(line))] for line, of_line in sorted(models.values.items())]
+
+
+def _models(record: Record, path: str) -> _Models:
+    """Those of the last records that somebody asked about are kept: hovers ask three times each."""
+    for known, file, models in _last:
+        if known is record and file == path:
+            return models
+    made = _Models(record, path)
+    _last[:] = [(record, path, made), *_last[: _KEPT - 1]]
+    return made
 
 
 class _Models:
@@ -214,7 +227,7 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
 
     Of several models that have the expression, one counts (`_Models`).
     """
-    models = _Models(record, path)
+    models = _models(record, path)
     around = [place for place in models.places if _holds(place.span, line, column)]
     if not around:
         return []
@@ -227,20 +240,26 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
 
 def is_a_node(record: Record, path: str, span: Span) -> bool:
     """Whether a node comes from exactly this stretch."""
-    return any(place.own and place.span == span for place in places(record, path))
+    return any(place.own and place.span == span for place in _models(record, path).places)
 
 
-def model_of(record: Record, path: str, line: int, first: int, last: int) -> Target | None:
-    """The model that counts in a line of a function, which is on the lines from ``first`` to ``last``: of those that
-    give something on that line, or else in the function, or else the class that it belongs to."""
-    models = _Models(record, path)
+def models_of(record: Record, path: str, line: int, first: int, last: int) -> list[Target]:
+    """The models that say something of a line of a function, which is on the lines from ``first`` to ``last``: those
+    of which its value is known, those that have it, those that have the function, and the class that it belongs to;
+    of each kind the one that counts there first."""
+    models = _models(record, path)
+    known = models.values.get(line, {}).keys()
     on_line = {place.target for place in models.places if place.span["line"] <= line <= place.span["end_line"]}
     inside = {place.target for place in models.places if first <= place.span["line"] <= last}
     targets = [target for target in record["targets"] if target["construct"] is not None and target["nodes"]]
     own = [target["name"] for target in targets if target["line"] <= first][-1:]
-    names = on_line or inside or own
     rank = models.rank(line)
-    return min((each for each in targets if each["name"] in names), key=lambda each: rank(each["name"]), default=None)
+
+    def order(target: Target) -> tuple[object, ...]:
+        name = target["name"]
+        return name not in known, name not in on_line, name not in inside, *rank(name)
+
+    return sorted((each for each in targets if each["name"] in {*inside, *own}), key=order)
 
 
 def class_at(record: Record, line: int, column: int) -> Target | None:

@@ -180,15 +180,13 @@ def structure(value: Any) -> str:
 
 
 def held(found: Any) -> list[tuple[str, str, list[str]]]:
-    """What a name held at one place (`fxlib.diagnosis.names.Held`): a text for each value that is known, the node that
-    computes it, and the paths of the modules in whose code it did."""
+    """What a name held at one place (`fxlib.diagnosis.names.Held`): a text for each value, empty where it is not known,
+    the node that computes it, and the paths of the modules in whose code it did."""
     texts: dict[tuple[str, bool], tuple[str, list[str]]] = {}
     for value, node, paths in found.values:
-        if value is None:
-            continue
         shape, dtype = tensor(value)
         text = structure(value) if shape is None else record.tensor_text(shape, dtype)
-        _, where = texts.setdefault((text or short(repr(value)), bool(node)), (node, []))
+        _, where = texts.setdefault(("" if value is None else text or short(repr(value)), bool(node)), (node, []))
         where += [path for path in paths if path not in where]
     return [(text, node, where) for (text, _), (node, where) in texts.items()]
 
