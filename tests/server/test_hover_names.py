@@ -140,3 +140,23 @@ def test_between_an_edit_and_its_trace_names_hold_what_they_did(files: Files):
     client.request("fxlens/record", {"uri": uri})
     assert files.hover("net.py", "", "seen = x").startswith("**`seen`** · `f32[16]`")
     assert files.hover("net.py", "", "more = 1").startswith("**`more`** · `1`")
+
+
+UNKNOWN = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x.stranger()
+        return y
+"""
+
+
+def test_what_is_not_known_is_said_so_where_nothing_else_is(files: Files):
+    client, uri = files.client, files.uris["net.py"]
+    files.texts["net.py"] = UNKNOWN
+    client.change(uri, UNKNOWN)
+    client.request("fxlens/record", {"uri": uri})
+    said = "**`y`** · its value is not known: `Net` has no example inputs"
+    assert files.hover("net.py", "", "y = x").splitlines()[0] == said

@@ -53,11 +53,13 @@ def register(server: FxLensServer) -> None:
         if at.line >= len(document.lines):
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
+        named, known = await _of_name(ls, document, at.line, column)
         found = (
-            await _of_name(ls, document, at.line, column)
+            (named if known else None)
             or _own(ls, document, at.line, column)
             or _of_readers(ls, document, at.line + 1, column)
             or _of_member(ls, document, at.line + 1, column)
+            or named
         )
         if found is None:
             return None
@@ -80,45 +82,49 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     return descriptions.describe([place], target)
 
 
-async def _of_name(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
+async def _of_name(ls: FxLensServer, document: Document, line: int, column: int) -> tuple[Hovered | None, bool]:
     """What a name at a position (from 0) holds: in the document's own models, or, where their inputs are assumed, in
-    those of other documents that run through it."""
+    those of other documents that run through it.  And whether that says more than the expression around it."""
     if document.is_long:
-        return None
+        return None, False
     path, was, readers = document.path, document.line_of_record(line), ls.session.readers(document)
     own: tuple[list[Target], Name] | None = None
     if document.record is not None and was is not None:
         name = name_at(document.record_text, path, was, column)
         if name is not None and source_nodes.is_a_node(document.record, path, name.span):
-            return None
+            return None, False
         if name is not None:
             own = source_nodes.models_of(document.record, path, was, name.first, name.last), name
     if own is None or not own[0] or assumed(own[0][0]):
         name = name_at(document.text, path, line + 1, column) if readers else None
         for reader, record in readers if name else ():
             models = name and source_nodes.models_of(record, path, line + 1, name.first, name.last)
-            if name and models and (found := await _held(ls, reader, models, name)):
-                model, text, span = found
-                called = f"In {descriptions.code(model)} of {descriptions.code(os.path.basename(reader.path))}"
-                return f"{text}\n\n---\n\n{called}", span
-    found = await _held(ls, document, *own) if own is not None else None
-    return None if found is None or was is None else _moved(found[1:], line + 1 - was)
+            if name and models and (found := await _held(ls, reader, models, name)) and found[2]:
+                called = f"In {descriptions.code(found[0])} of {descriptions.code(os.path.basename(reader.path))}"
+                return (f"{found[1]}\n\n---\n\n{called}", name.span), True
+    if own is None or was is None or (found := await _held(ls, document, *own)) is None:
+        return None, False
+    return _moved((found[1], own[1].span), line + 1 - was), found[2]
 
 
-async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, Span] | None:
-    """What a name holds in the first of a document's models that knows; the model's name before it."""
+async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, bool] | None:
+    """What a name holds in the first of a document's models that knows: the model, what it says, and whether it is more
+    than that nothing is known."""
+    unknown = None
     for target in models[:_MOST_MODELS]:
         known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
         values = known.get((key(name.span["file"]), name.line, name.text, name.stored), [])
+        if not values:
+            continue
+        found = target["name"], descriptions.describe_name(name.text, values, target)
+        if any(each.text for each in values):
+            return *found, True
         # Where a value is not known that is read, the expression around it may say more.
-        if any(each.text for each in values) or (values and name.stored):
-            return target["name"], descriptions.describe_name(name.text, values, target), name.span
-    return None
+        unknown = unknown or (*found, name.stored)
+    return unknown
 
 
-def _moved(found: Hovered | None, by: int) -> Hovered | None:
-    if found is None:
-        return None
+def _moved(found: Hovered, by: int) -> Hovered:
     text, span = found
     return text, {**span, "line": span["line"] + by, "end_line": span["end_line"] + by}
 

@@ -84,12 +84,14 @@ def describe_name(name: str, values: Sequence[Value], model: Target) -> str:
     computed = [code(each) for each in recorded]
     facts = [f"computed by {several(list(dict.fromkeys(computed)))}"] if computed else []
     if not texts:
-        return _markdown(f"**{code(name)}** · its value is not known", "", facts)
+        lacks = "" if model["inputs"] else f": {code(model['name'])} has no example inputs"
+        return _markdown(f"**{code(name)}** · its value is not known{lacks}", "", facts)
     constant = not any(each.node for each in values) and all(_is_constant(text) for text in texts)
     if constant:
         facts = [f"computed while tracing: the graph keeps {'this value' if len(texts) == 1 else 'these values'}"]
     if len(texts) == 1 or constant:
-        return _markdown(f"**{code(name)}** · {code(several([*texts], _MANY))}", "", facts)
+        shown = ", ".join([*texts][:_MANY]) + (", …" if len(texts) > _MANY else "")
+        return _markdown(f"**{code(name)}** · {code(shown)}", "", facts)
     lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in texts.items()]
     if len({tuple(paths) for paths in texts.values()}) == 1:  # a loop in one module
         lines = [*texts]
