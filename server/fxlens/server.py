@@ -79,7 +79,7 @@ class FxLensProtocol(LanguageServerProtocol):
 
     def handle_message(self, message: Any) -> None:
         method, number = getattr(message, "method", None), getattr(message, "id", None)
-        if method is None or number is None:
+        if method is None or number is None or message.jsonrpc != self.VERSION:
             super().handle_message(message)
             return
         if (error := self._refusal(method)) is not None:
