@@ -263,9 +263,11 @@ class Session:
     async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
         """What the proven fixes make of the document and the files that it uses, or of each of its ``parts`` by itself;
         None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
-        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+        if (document := self.documents.get(uri)) is None:
             return None
-        with self._refreshing.holding(document):
+        with self._refreshing.holding(document):  # also while it is traced: its findings may be shown already
+            if await self._traced_now(uri) is not document or (record := document.record) is None:
+                return None
             return await self._fixed(document, record, parts)
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
