@@ -260,7 +260,7 @@ def test_fix_all_is_one_edit_of_proven_fixes(client: Client, document: str):
     parameters = {"textDocument": {"uri": document}, "range": everything, "context": context}
     number = client.start("textDocument/codeAction", parameters)
     told = lambda each: each.get("params", {}).get("uri") == document and "diagnostics" in each["params"]  # noqa: E731
-    client.request("fxlens/status", {})  # answered once the server works at the first: on a busy machine, proofs were over
+    client.request("fxlens/status", {})  # answered once the server works at the first; proofs may be over by then
     before = [each for each in client.received if told(each)]
     client.received = [each for each in client.received if not told(each)]
     first = client.wait(lambda each: told(each) or each.get("id") == number)
