@@ -2,7 +2,7 @@
 # Makes .venv: torch as constraints.txt pins it, and this project, editable.
 #   scripts/python-env.sh demo    what `make demo` needs
 #   scripts/python-env.sh test    and the test tools, the model zoos, the lowering engines
-# PYTHON names the interpreter; PIP_ARGS goes to every pip install (an index that has CPU builds of torch, for example).
+# PYTHON names the interpreter; PIP_ARGS goes to every installation (an index that has CPU builds of torch, for example).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 want=${1:-test}
