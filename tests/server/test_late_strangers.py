@@ -237,7 +237,33 @@ class Unknown(nn.Module):
         return self.text(x)
 """,
     # a script that begins with a program, and lists of which an argument is one
-    "begins.py": "import os\n\nos.system('touch begun.txt')\n"
+    "begins.py": """import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "site-packages"))
+import fxlens_beginning
+
+
+def said_by(*command):
+    return subprocess.check_output(command, text=True).strip()
+
+
+os.system("touch begun.txt")
+with subprocess.Popen(["touch", "begun.txt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as touching:
+    SAID = touching.communicate(b"much")
+subprocess.run("touch begun.txt", shell=True, check=True)
+with os.popen("touch begun.txt") as output:
+    READ = output.read()
+try:
+    REVISION = said_by("git", "rev-parse", "HEAD")
+except (OSError, subprocess.CalledProcessError):
+    REVISION = "none"
+VERSION = said_by("nvcc", "--version")
+ENDED = touching.returncode == touching.poll() == touching.wait() == 0
+assert (ENDED, SAID, READ, REVISION, VERSION) == (True, (b"", None), "", "none", ""), (SAID, READ, REVISION, VERSION)
+fxlens_beginning.begin()
+"""
     + HEAD
     + """
 
@@ -251,6 +277,27 @@ class Begins(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
+""",
+    # a package starts what it needs
+    "site-packages/fxlens_beginning.py": """import subprocess
+
+
+def begin():
+    subprocess.check_call(["touch", "begun_by_package.txt"])
+""",
+    # what is read of a program that is not started
+    "version.py": "import subprocess\n\nMAJOR, MINOR = subprocess.check_output(['git', 'describe']).split(b'.')\n",
+    "versioned.py": HEAD
+    + """from version import MAJOR
+
+
+class Versioned(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.layer(x)
 """,
     # two modules that import each other, of which one has to come first
     "circle/layers.py": HEAD
@@ -449,7 +496,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         path = file["path"].removeprefix("./")
         found[path] = file["findings"]
         found.update({f"{path}::{each['name']}": each for each in file["targets"]})
-    found["begun"] = (folder / "begun.txt").exists()
+    found["begun"] = sorted(each.name for each in folder.glob("begun*"))
     return found
 
 
@@ -524,7 +571,29 @@ def test_arguments_that_fail_in_a_function_without_a_name_are_no_end(checked: di
 
 
 def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):
-    assert checked["begins.py::Begins"]["status"] == "traced" and not checked["begun"]
+    """It has ended well and said nothing, or is missing where the code handles that. Packages start theirs."""
+    assert checked["begins.py::Begins"]["status"] == "traced", checked["begins.py::Begins"]["reason"]
+    assert checked["begun"] == ["begun_by_package.txt"]
+    lines = FILES["begins.py"].splitlines()
+    said = [(each["severity"], lines[each["range"]["start"]["line"]], each["message"]) for each in checked["begins.py"]]
+    assert {each["code"] for each in checked["begins.py"]} == {"FX313"} and {each[0] for each in said} == {"info"}
+    assert [line.split("(")[0].split()[-1] for _, line, _ in said].count("subprocess.check_output") == 1
+    assert any(line.startswith("os.system(") and "`touch begun.txt` was not started" in text for _, line, text in said)
+
+
+def test_what_is_not_started_is_no_fault_of_the_code(checked: dict[str, Any]):
+    assert checked["versioned.py::Versioned"]["status"] == "traced"
+    assert [(each["code"], each["severity"]) for each in checked["versioned.py"]] == [("FX311", "info")]
+
+
+def test_a_default_configuration_is_told(checked: dict[str, Any]):
+    said = {each["target"]: each for each in checked["hub.py"] if each["code"] == "FX313"}
+    assert set(said) == {"Encoded", "Whole"}
+    bert = said["Encoded"]
+    assert bert["severity"] == "info" and "`bert-base-uncased` is not on this machine" in bert["message"]
+    assert "default configuration of bert" in bert["message"]
+    line = FILES["hub.py"].splitlines()[bert["range"]["start"]["line"]]
+    assert line.lstrip().startswith("self.text = BertModel")
 
 
 def test_an_argument_is_one_of_the_lists_that_the_code_names(checked: dict[str, Any]):

@@ -15,7 +15,7 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import alone, construct, example_inputs, network, placeholders, script_arguments, tracebacks, user_file
+from . import alone, construct, example_inputs, network, outside, placeholders, script_arguments, tracebacks, user_file
 from .errors import brief, text_of
 from .job import Job
 from .obstacles import is_inside
@@ -92,9 +92,11 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
         # A script that ends, finds no data, package or device, or gets no answer or arguments, is not wrong elsewhere.
         elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
-        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
+        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed or outside.notes)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
+        elif outside.notes:
+            text += f". {outside.notes[-1].text}"
         grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
         return record.finding(code, grade, text, span, related=_raised_by(job, error))
     span = tracebacks.of_traceback(error.__traceback__, job.path)
@@ -165,6 +167,22 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
             severity, span = "warning", tracebacks.of_import(tree, job.path, left.line) or span
     text = " ".join(parts[:3])
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
+
+
+def from_outside(job: Job, found: list[Target]) -> list[Finding]:
+    """What this file wanted to fetch or to start, and what its classes depend on that other files wanted to fetch."""
+    named = {each.name: each for each in found}
+    findings: dict[tuple[str, int, str | None], Finding] = {}
+    for note in outside.notes:
+        at = record.span(note.file, note.line)
+        span, related, target = positions.span_of_line(job.text, job.path, note.line), [], note.target
+        if key(note.file) != key(job.path):
+            if target not in named:
+                continue
+            span, related = name_span(job, named[target]), [record.related("Wanted here", at)]
+        finding = record.finding("FX313", "info", note.text, span, target=target, related=related)
+        findings[note.file, note.line, target if related else None] = finding
+    return list(findings.values())
 
 
 def _listed(names: list[str]) -> str:
