@@ -299,6 +299,55 @@ class Versioned(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
+    # lists that a docstring, or a default elsewhere, says
+    "filters.py": HEAD
+    + """import cv2
+
+
+def outer(taps):
+    taps = torch.tensor(taps, dtype=torch.float32)
+    return taps[None, :] * taps[:, None] if taps.ndim == 1 else taps
+
+
+def sharpened(x, profile=(1, 3, 3, 1)):
+    return x * outer(profile).mean()
+
+
+class Smoothed(nn.Module):
+    '''Smooths rows.
+
+    Args:
+        taps (list[int]): the weights of a row
+    '''
+
+    def __init__(self, taps):
+        super().__init__()
+        self.kernel = outer(taps)
+        self.pad = self.kernel.shape[0] - 1
+
+    def forward(self, x):
+        return torch.nn.functional.pad(x, (self.pad, 0))
+
+
+class Halved(nn.Module):
+    def __init__(self, profile):
+        super().__init__()
+        self.kernel = outer(profile)
+        self.pad = self.kernel.shape[0] - 2
+
+    def forward(self, x):
+        return torch.nn.functional.pad(x, (self.pad, 0))
+
+
+class Blurred(nn.Module):
+    def __init__(self, width=5):
+        super().__init__()
+        kernel = cv2.getGaussianKernel(width, 0)
+        self.register_buffer("kernel", torch.from_numpy(kernel @ kernel.T).float())
+
+    def forward(self, x):
+        return torch.nn.functional.conv2d(x, self.kernel[None, None])
+""",
     # two modules that import each other, of which one has to come first
     "circle/layers.py": HEAD
     + """from circle import attention
@@ -594,6 +643,16 @@ def test_a_default_configuration_is_told(checked: dict[str, Any]):
     assert "default configuration of bert" in bert["message"]
     line = FILES["hub.py"].splitlines()[bert["range"]["start"]["line"]]
     assert line.lstrip().startswith("self.text = BertModel")
+
+
+LISTS = {"Smoothed": "Smoothed(taps=[", "Halved": "Halved(profile=(1, 3, 3, 1))", "Blurred": "Blurred()"}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_an_argument_is_a_list_where_the_file_says_so(checked: dict[str, Any], name: str):
+    said = checked[f"filters.py::{name}"]
+    assert said["status"] == "traced", said["reason"]
+    assert said["construct"]["text"].startswith(LISTS[name])
 
 
 def test_an_argument_is_one_of_the_lists_that_the_code_names(checked: dict[str, Any]):

@@ -1,5 +1,5 @@
-"""What stands for functions of scipy, librosa and torchaudio that give constants of models: windows, filters on the
-scale of mel, the matrix of a cosine transform, polynomials."""
+"""What stands for functions of scipy, librosa, torchaudio and cv2 that give constants of models: windows, filters on
+the scale of mel, the matrix of a cosine transform, polynomials, kernels."""
 
 from __future__ import annotations
 
@@ -141,11 +141,25 @@ def _tiny(x: Any) -> Any:
     return np.finfo(kind if np.issubdtype(kind, np.floating) else np.float32).tiny
 
 
+_BINOMIAL = {1: (1.0,), 3: (1.0, 2.0, 1.0), 5: (1.0, 4.0, 6.0, 4.0, 1.0), 7: (2.0, 7.0, 14.0, 18.0, 14.0, 7.0, 2.0)}
+"""Gaussian kernels of cv2 for which no width is given."""
+
+
+def _gaussian_kernel(ksize: int, sigma: float, ktype: Any = None) -> Any:
+    import numpy as np
+
+    width = sigma if sigma > 0 else 0.3 * ((ksize - 1) * 0.5 - 1) + 0.8
+    values = np.exp(-((np.arange(ksize) - (ksize - 1) / 2) ** 2) / (2 * width**2))
+    values = np.array(_BINOMIAL[ksize]) if sigma <= 0 and ksize in _BINOMIAL else values
+    return (values / values.sum())[:, None]
+
+
 _FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy": {
         "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial,
         "eval_legendre": _polynomial("legval"), "eval_chebyt": _polynomial("chebval"),
     },
     "librosa": {"mel": _mel, "pad_center": _pad_center, "tiny": _tiny, "get_window": _window},
+    "cv2": {"getGaussianKernel": _gaussian_kernel},
     "torchaudio": {"create_dct": _create_dct, "melscale_fbanks": _melscale_fbanks},
 }  # fmt: skip

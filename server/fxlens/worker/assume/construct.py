@@ -52,10 +52,13 @@ class Construction:
             for each in self.kind.__mro__
             if self.reader.is_own(each.__init__ if each is self.kind else vars(each).get("__init__"))  # type: ignore[misc]
         ]
+        documents = "\n".join(filter(None, (self.kind.__doc__, self.kind.__init__.__doc__)))  # type: ignore[misc]
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
                 note = places[0].annotation
+            if places and (kind := annotated.documented(documents, name)):
+                places[0].use("documented", kind)
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
             if default is NOTHING:
                 self.slots[name] = slot

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 from ..scope import AttrDict, spelled
@@ -36,6 +38,7 @@ class Options:
         self.target = target
         self.depth = 0
         self._modules = Modules(self)
+        self._rows: dict[str, list[tuple[Any, ...] | list[Any]]] | None = None
 
     def slot(
         self,
@@ -63,6 +66,7 @@ class Options:
             found += row[:1]
         if rows and ranked[0][0] in ("str", "choice", "callable", "module", "class"):
             found += rows[0][1:6]
+        found += self._of_others(slot)
         found += [row[0] for row in rows[1:] if row]
         for row in rows:
             found += row[1:]
@@ -111,6 +115,16 @@ class Options:
         if method is None or (kind in _NESTED and len(slot.path) > DEEPEST):
             return []
         return method(slot, how)
+
+    def _of_others(self, slot: Slot) -> list[Option]:
+        """Lists that are defaults of parameters of this name elsewhere in the module: ``kernel=(1, 3, 3, 1)``."""
+        if self._rows is None:
+            self._rows = {}
+            for function in _functions(self.names, self.target.__module__):
+                for name, each in inspect.signature(function).parameters.items():
+                    if type(each.default) in (list, tuple) and each.default and literal(each.default) is not None:
+                        self._rows.setdefault(name, []).append(each.default)
+        return [Option("hint", "use", repr(each)) for each in self._rows.get(slot.name, ())]
 
     def _fallbacks(self, slot: Slot) -> list[Option]:
         guess = habit(slot.name)
@@ -321,6 +335,14 @@ def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
     if isinstance(node, ast.Call) and called.rpartition(".")[2] == "Namespace" and not node.args:
         return called, ast.Dict([ast.Constant(each.arg) for each in node.keywords], [k.value for k in node.keywords])
     return "", node
+
+
+def _functions(names: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions of a module, and the methods of its classes."""
+    for each in list(names.values()):
+        if getattr(each, "__module__", None) == module:
+            inner = vars(each).values() if isinstance(each, type) else [each]
+            yield from (one for one in inner if isinstance(one, FunctionType))
 
 
 def _is_name(key: object) -> bool:
