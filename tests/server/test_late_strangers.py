@@ -400,6 +400,20 @@ class Conditioned(nn.Module):
     def forward(self, x, g=None):
         return self.layer(x) + self.condition(g)
 """,
+    # a kernel for another device
+    "devices.py": HEAD
+    + """
+
+class Fused(nn.Module):
+    def forward(self, x):
+        if not x.is_cuda:
+            raise NotImplementedError
+        return x * 2
+
+
+if __name__ == "__main__":
+    Fused()(torch.randn(1, 4))
+""",
     # functions without a name, in which arguments fail
     "unnamed.py": HEAD
     + """
@@ -612,6 +626,12 @@ def test_modules_that_import_each_other_are_imported_in_the_order_that_works(che
 def test_a_missing_package_and_inputs_of_our_own_are_no_faults_of_the_code(checked: dict[str, Any]):
     found = {(each["target"], each["code"]): each["severity"] for each in checked["grades.py"] if each["target"]}
     assert found and set(found.values()) <= {"info", "hint"}, found
+
+
+def test_tensors_on_no_other_device_are_no_fault_of_the_code(checked: dict[str, Any]):
+    assert checked["devices.py::Fused"]["inputs"]["source"] == "call"
+    found = {each["code"]: each["severity"] for each in checked["devices.py"]}
+    assert found == {"FX102": "error", "FX199": "info"}
 
 
 def test_arguments_that_fail_in_a_function_without_a_name_are_no_end(checked: dict[str, Any]):

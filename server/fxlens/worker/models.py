@@ -245,7 +245,9 @@ class _Guess:
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
         if finding["code"] in ("FX190", "FX199") and (
-            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+            any(each in finding["message"] for each in missing)
+            or problems.is_import_that_failed(finding, self.read)
+            or problems.asks_for_device(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
         if finding["code"] == "FX303" and self.own_inputs:

@@ -22,6 +22,7 @@ from .obstacles import is_inside
 from .scope import class_named
 
 _MOST_NAMES = 4
+_DEVICE = re.compile(r"\b(is_cuda|is_cpu|device)\b")
 _NAME = re.compile(r"NameError: name '(?P<name>\w+)' is not defined")
 
 
@@ -209,6 +210,23 @@ def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -
         return False
     imports = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
     return any((alias.asname or alias.name) == missing["name"] for node in imports for alias in node.names)
+
+
+def asks_for_device(finding: Finding, read: Callable[[str], str | None]) -> bool:
+    """Whether the code raises since its tensors are not on a device: `if not x.is_cuda: raise NotImplementedError`."""
+    span = finding["span"]
+    text = read(span["file"]) if span else None
+    try:
+        tree = ast.parse(text if span and text else "")
+    except parsing.ERRORS:
+        return False
+    for node in ast.walk(tree):
+        branches = (
+            [*node.body, *node.orelse] if isinstance(node, ast.If) and _DEVICE.search(ast.unparse(node.test)) else []
+        )
+        if any(isinstance(each, ast.Raise) and span and each.lineno == span["line"] for each in branches):
+            return True
+    return False
 
 
 def is_of_file(error: SyntaxError, path: str) -> bool:
