@@ -41,6 +41,19 @@ def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float =
     return taps / taps.sum()
 
 
+def _convolve(in1: Any, in2: Any, mode: str = "full", **_: Any) -> Any:
+    """Of any number of dimensions."""
+    import numpy as np
+
+    one, other = np.asarray(in1, float), np.asarray(in2, float)
+    whole = [m + n - 1 for m, n in zip(one.shape, other.shape, strict=True)]
+    axes = range(one.ndim)
+    found = np.fft.irfftn(np.fft.rfftn(one, whole, axes) * np.fft.rfftn(other, whole, axes), whole, axes)
+    valid = [abs(m - n) + 1 for m, n in zip(one.shape, other.shape, strict=True)]
+    sizes = {"same": one.shape, "valid": valid}.get(mode, whole)
+    return found[tuple(slice((m - n) // 2, (m - n) // 2 + n) for m, n in zip(whole, sizes, strict=True))]
+
+
 def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
     """How likely each ``k`` is."""
     import numpy as np
@@ -156,7 +169,8 @@ def _gaussian_kernel(ksize: int, sigma: float, ktype: Any = None) -> Any:
 
 _FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy": {
-        "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial,
+        "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "convolve": _convolve,
+        "betabinom.pmf": _betabinomial,
         "eval_legendre": _polynomial("legval"), "eval_chebyt": _polynomial("chebval"),
     },
     "librosa": {"mel": _mel, "pad_center": _pad_center, "tiny": _tiny, "get_window": _window},
