@@ -299,6 +299,59 @@ class Versioned(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
+    # keywords that the model of another module reads, and that a class of it requires
+    "engines/__init__.py": "",
+    "engines/deep.py": HEAD
+    + """
+
+class Scored(nn.Module):
+    def __init__(self, scheme):
+        super().__init__()
+        if scheme == "rows":
+            self.axis = 0
+        elif scheme == "columns":
+            self.axis = 1
+        else:
+            raise ValueError("an unknown scheme")
+
+    def forward(self, x):
+        return x.sum(self.axis)
+
+
+class Deep(nn.Module):
+    def __init__(self, width, **kwargs):
+        super().__init__()
+        self.pooled_by = kwargs["pooled_by"]
+        if self.pooled_by == "most":
+            width = 2 * width
+        elif self.pooled_by != "few":
+            raise ValueError("nothing to pool by")
+        self.layer, self.score = nn.Linear(width, width), Scored(kwargs["scheme"])
+
+    def forward(self, x):
+        return self.score(self.layer(x))
+
+
+def Engine(**kwargs):
+    return Deep(8, **kwargs)
+
+
+def Score(pooled_by=None, **kwargs):
+    return Scored(**kwargs)
+""",
+    "chosen.py": HEAD
+    + """import importlib
+
+
+class Chosen(nn.Module):
+    def __init__(self, engine, **kwargs):
+        super().__init__()
+        self.score = importlib.import_module("engines." + engine).__getattribute__("Score")(**kwargs)
+        self.engine = importlib.import_module("engines." + engine).__getattribute__("Engine")(**kwargs)
+
+    def forward(self, x):
+        return self.engine(x)
+""",
     # lists that a docstring, or a default elsewhere, says
     "filters.py": HEAD
     + """import cv2
@@ -663,6 +716,12 @@ def test_a_default_configuration_is_told(checked: dict[str, Any]):
     assert "default configuration of bert" in bert["message"]
     line = FILES["hub.py"].splitlines()[bert["range"]["start"]["line"]]
     assert line.lstrip().startswith("self.text = BertModel")
+
+
+def test_keywords_that_a_module_chosen_by_its_name_reads_are_those_that_its_code_names(checked: dict[str, Any]):
+    said = checked["chosen.py::Chosen"]
+    assert said["status"] == "traced", said["reason"]
+    assert "scheme='rows'" in said["construct"]["text"] and "pooled_by='most'" in said["construct"]["text"]
 
 
 LISTS = {"Smoothed": "Smoothed(taps=[", "Halved": "Halved(profile=(1, 3, 3, 1))", "Blurred": "Blurred()"}
