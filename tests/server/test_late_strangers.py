@@ -352,6 +352,55 @@ class Chosen(nn.Module):
     def forward(self, x):
         return self.engine(x)
 """,
+    # a part that only a property reads, a layer by its name, methods of subclasses
+    "decoders.py": HEAD
+    + """
+
+class Table(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return x[..., : self.width]
+
+
+class Odd(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return x, x
+
+
+class DecoderBase(nn.Module):
+    '''Reads with a layer.
+
+    Args:
+        two_way_encoder (bool): whether the encoder reads both ways
+    '''
+
+    def __init__(self, rnn_type, two_way_encoder, table=None):
+        super().__init__()
+        self.table, self.factor = table, 2 if two_way_encoder else 1
+        self.rnn = self.made(rnn_type, self.input_size)
+
+    def forward(self, x):
+        return self.read(x)
+
+
+class Decoder(DecoderBase):
+    def made(self, kind, width):
+        return Odd() if kind == "Odd" else getattr(nn, kind)(width, 16, batch_first=True)
+
+    @property
+    def input_size(self):
+        return self.table.width * self.factor
+
+    def read(self, x):
+        return self.rnn(x)[0]
+""",
     # lists that a docstring, or a default elsewhere, says
     "filters.py": HEAD
     + """import cv2
@@ -722,6 +771,14 @@ def test_keywords_that_a_module_chosen_by_its_name_reads_are_those_that_its_code
     said = checked["chosen.py::Chosen"]
     assert said["status"] == "traced", said["reason"]
     assert "scheme='rows'" in said["construct"]["text"] and "pooled_by='most'" in said["construct"]["text"]
+
+
+def test_what_a_property_lacks_is_what_is_given(checked: dict[str, Any]):
+    said = checked["decoders.py::Decoder"]
+    assert said["status"] == "traced", said["reason"]
+    for text in ("rnn_type='LSTM'", "two_way_encoder=False", "table="):
+        assert text in said["construct"]["text"]
+    assert checked["decoders.py::DecoderBase"]["reason"] == "its forward is left to its subclasses"
 
 
 LISTS = {"Smoothed": "Smoothed(taps=[", "Halved": "Halved(profile=(1, 3, 3, 1))", "Blurred": "Blurred()"}
