@@ -128,9 +128,7 @@ def _report(search: Search) -> Report:
             tracer = None
     if graph is run.graph:
         report._annotate = partial(_annotate, run)
-        for last, site, nodes in run.tracer.returned:
-            if (span := resolve(site)) is not None:
-                report.returned.setdefault(last.name, []).append((span, _named(nodes)))
+        report._returned = partial(_returned, run)
     elif own is not None and tracer is not None:
         report._annotate = partial(_annotate_by_name, run)
     report._graph = graph
@@ -165,6 +163,14 @@ def _traced(tracer: Any, subject: Subject) -> Graph:
     from fxlib.interop import from_torch_graph
 
     return from_torch_graph(graph)
+
+
+def _returned(run: Run) -> dict[str, list[tuple[Span, Any]]]:
+    found: dict[str, list[tuple[Span, Any]]] = {}
+    for last, site, nodes in run.tracer.returned:
+        if (span := resolve(site)) is not None:
+            found.setdefault(last.name, []).append((span, _named(nodes)))
+    return found
 
 
 def _named(nodes: Any) -> Any:

@@ -97,10 +97,10 @@ class Report:
     trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value without other readers). ``returned`` describes submodule calls whose result is
-    not the last value computed in them: by the name of that last node, the spans of such calls on the path to it, with
-    the names of the returned nodes (nested in lists and dicts as there). ``doubtful``: the code does more than call
-    layers and torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
+    no rule reports (a ReLU on a value without other readers). ``returned`` describes results of calls of submodules and
+    functions: by the name of the last node in them, the spans of such calls on the path to it, with the names of the
+    returned nodes (nested in lists and dicts as there). ``doubtful``: the code does more than call layers and torch, so
+    `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -109,7 +109,6 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    returned: dict[str, list[tuple[Span, Any]]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None
@@ -117,6 +116,7 @@ class Report:
     _graph_module: GraphModule | None = None
     _annotate: Callable[[Graph], None] | None = None
     _doubt: Callable[[], bool] = lambda: True
+    _returned: Callable[[], dict[str, list[tuple[Span, Any]]]] = dict
 
     @property
     def graph(self) -> Graph | None:
@@ -138,6 +138,11 @@ class Report:
     def doubtful(self) -> bool:
         """See the class. Computed at each access, by reading the code."""
         return self._doubt()
+
+    @property
+    def returned(self) -> dict[str, list[tuple[Span, Any]]]:
+        """See the class. Computed at each access."""
+        return self._returned()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

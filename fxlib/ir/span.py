@@ -134,6 +134,7 @@ _TESTS = frozenset(
     for name, number in dis.opmap.items()
     if name == "TO_BOOL" or (name.startswith(("POP_JUMP_", "JUMP_IF_")) and "NONE" not in name)
 )
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 _positions: dict[int, tuple[CodeType, tuple[_Position, ...], bytes]] = {}
 _definitions: dict[tuple[int, int], tuple[CodeType, Span | None]] = {}
 
@@ -186,13 +187,17 @@ def resolve(site: Site | None) -> Span | None:
 
 
 def call_path(site: Site | None) -> tuple[Span, ...]:
-    """The spans from the traced root's frame down to the innermost one, which is ``resolve(site)``."""
+    """The spans from the traced root's frame down to the innermost one, which is ``resolve(site)``.
+
+    Before CPython 3.12 a comprehension runs in a frame of its own: the comprehension as a whole is no further step.
+    """
     spans: list[Span] = []
+    inner = None
     while site is not None:
         span = resolve(site)
-        if span is not None:
+        if span is not None and inner not in _COMPREHENSIONS:
             spans.append(span)
-        site = site[2]
+        inner, site = site[0].co_name, site[2]
     spans.reverse()
     return tuple(spans)
 

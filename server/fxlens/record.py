@@ -122,11 +122,11 @@ class Node(TypedDict):
     """A node of a graph.
 
     ``settings`` are those of the called module, as in its ``repr``: ``3, 64, kernel_size=(7, 7)``. ``returned``: for
-    calls in ``call_path``, by index, that end with this node but return something other than its value: the names of
-    the returned nodes, nested in lists and dicts as there, None for other values. ``structure`` describes a value that
-    holds several tensors: ``(f32[2, 8], i64[2, 8])``. ``symbolic`` is ``shape`` with dimensions by name: the batch
-    where a name is set, and those that vary between recorded calls.  ``params`` counts the parameters of the module,
-    ``flops`` a multiplication and its addition as two.
+    calls in ``call_path``, by index, that end with this node: the name of the returned node, those of several nested in
+    lists and dicts as there, None for other values. ``structure`` describes a value that holds several tensors:
+    ``(f32[2, 8], i64[2, 8])``. ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and
+    those that vary between recorded calls.  ``params`` counts the parameters of the module, ``flops`` a multiplication
+    and its addition as two.
     """
 
     name: ReadOnly[str]

@@ -39,13 +39,14 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Translates between cells and notebooks. Corrects six things in pygls: it keeps the future of every notification
-    forever; it accepts a second ``initialize``, which could change capabilities and folders during work; it does not
-    answer requests with invalid parameters; it runs commands with missing arguments; it encodes answers of megabytes in
-    the event loop; and in edits it treats form feeds as line ends, and takes seconds for thousands of edits."""
+    """Translates between cells and notebooks. Corrects seven things in pygls: it keeps the future of every notification
+    forever; it accepts a second ``initialize``, which could change capabilities and folders during work; it answers
+    requests before ``initialize`` and none after ``shutdown``; it does not answer requests with invalid parameters; it
+    runs commands with missing arguments; it encodes answers of megabytes in the event loop; and in edits it treats form
+    feeds as line ends, and takes seconds for thousands of edits."""
 
     _server: FxLensServer
-    _begun = False
+    _begun = _ending = False
 
     def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         if isinstance(result, Encoded) and self._server.cells.speak_in(msg_id, result):
@@ -75,16 +76,27 @@ class FxLensProtocol(LanguageServerProtocol):
         plain: dict[str, Any] = json.loads(json.dumps(data, default=self._serialize_message))
         return plain
 
-    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
-        if method_name == types.INITIALIZE:
-            if self._begun:
-                error = types.ResponseError(
-                    code=types.ErrorCodes.InvalidRequest.value, message="initialize was sent before"
-                )
-                self._send_response(msg_id, error=error)
-                return
-            self._begun = True
-        super()._handle_request(msg_id, method_name, params)
+    def handle_message(self, message: Any) -> None:
+        method, number = getattr(message, "method", None), getattr(message, "id", None)
+        if method is None or number is None or message.jsonrpc != self.VERSION:
+            super().handle_message(message)
+            return
+        if (error := self._refusal(method)) is not None:
+            self._send_response(number, error=error)
+            return
+        self._begun |= method == types.INITIALIZE
+        self._ending |= method == types.SHUTDOWN
+        super().handle_message(message)
+
+    def _refusal(self, method: str) -> types.ResponseError | None:
+        """Why a request has no other answer now."""
+        if self._ending:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "shutdown was sent before")
+        if not self._begun and method != types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.ServerNotInitialized.value, "initialize was not sent yet")
+        if self._begun and method == types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "initialize was sent before")
+        return None
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:

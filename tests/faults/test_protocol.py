@@ -165,14 +165,18 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     server = Client(tmp_path)
     try:
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
-        with contextlib.suppress(RuntimeError):
-            assert server.request("textDocument/hover", hover) is None
+        with pytest.raises(RuntimeError, match=r"-32002.*initialize was not sent yet"):
+            server.request("textDocument/hover", hover)
         assert descendants(server.process.pid) == []
         server.initialize()
         uri = server.open(tmp_path / "model.py", MODEL)
         assert server.diagnostics(uri) == []
         server.request("shutdown", None)
         server._send({"jsonrpc": "2.0", "id": "late", "method": "fxlens/trace", "params": {"uri": uri}})
+        late = server.wait(lambda each: each.get("id") == "late", 60)
+        assert late["error"]["code"] == -32600, "InvalidRequest"
+        with pytest.raises(RuntimeError, match="shutdown was sent before"):
+            server.request("textDocument/hover", hover, 60)
         assert gone(descendants(server.process.pid)) == []
         server.notify("exit", None)
         assert server.process.wait(60) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,17 @@ _FLUENT = frozenset(
     {"to", "cpu", "cuda", "type", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_", "apply"}
 )
 _MAPPINGS = (dict, nn.ModuleDict, nn.ParameterDict)
+
+
+_Key = tuple[Any, ...]
+_DATA = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value is data alone, which may be given twice."""
+    if type(value) in (tuple, list):
+        return all(map(_is_data, value))
+    return type(value) in _DATA or type(value) in (TensorMeta, torch.Size)
 
 
 def _evaluated(node: Any, frame: Any) -> Any:
@@ -72,6 +84,10 @@ def prepare() -> bool:
     return True
 
 
+class _NoKey(Exception):
+    """An expression reads a value that cannot be compared with that of another time."""
+
+
 class _CannotTell(Exception):
     """An expression reads a value that is not known."""
 
@@ -93,6 +109,8 @@ class Cuts:
         self._instrumentation = instrumentation
         self._cuts: list[Cut] = []
         self._spans: set[Span] = set()
+        self.values: dict[_Key, Any] = {}
+        """What expressions gave, by themselves and by all that they read: it is the same in all runs."""
 
     def __getitem__(self, number: int) -> Cut:
         return self._cuts[number]
@@ -115,6 +133,8 @@ class Filling:
 
     def __init__(self, run: Run, cuts: Cuts, choices: Choices) -> None:
         self.run, self.cuts, self.choices = run, cuts, choices
+        self._values: dict[_Key, Any] = {}
+        """What expressions gave that read a module, which may change from run to run."""
 
     def fill(self, number: int, kept: Any = None) -> Any:
         """The value at a cut: the expression's value on the example inputs, or an unknown traced value."""
@@ -188,7 +208,7 @@ class Filling:
         except Exception:
             built = self._built(node, frame)
             return built[0] if built else 1
-        return 1 if isinstance(value, torch.Tensor) else value
+        return 1 if isinstance(value, (torch.Tensor, TensorMeta)) else value
 
     def _unknown(self, code: str, value: Any) -> Proxy:
         proxy = self.run.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})
@@ -201,20 +221,52 @@ class Filling:
                 return torch.Tensor
             if type(item).__module__ == "numpy" and hasattr(item, "item") and not getattr(item, "shape", ()):
                 return item.item()  # as torch and math return it
+            if isinstance(item, TensorMeta):
+                return self._unknown(code, item)
             return self._unknown(code, TensorMeta.of(item)) if isinstance(item, torch.Tensor) else item
 
         return map_values(value, one)
 
     def _evaluate(self, node: Any, frame: Any) -> Any:
-        """Run the expression with example values in place of traced ones; tensors are fake."""
+        """Run the expression with example values in place of traced ones; tensors are fake, or described."""
         node = node.value if isinstance(node, (ast.Assign, ast.Expr)) else node
         if isinstance(node, ast.AugAssign) or not isinstance(node, ast.expr):
             raise _CannotTell
+        local = frame.f_locals
+        names = sorted({inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & local.keys())
+        modules: list[nn.Module] = []
+        try:
+            key = (node, *(self._read(local[name], modules) for name in names))
+        except _NoKey:
+            return self._run(node, frame, names)
+        known = self._values if modules else self.cuts.values
+        if key not in known:
+            value = self._run(node, frame, names)
+            described = map_values(value, lambda item: TensorMeta.of(item) if type(item) is FakeTensor else item)
+            if not _is_data(described):
+                return value
+            known[key] = described
+        return known[key]
+
+    def _read(self, item: Any, modules: list[nn.Module]) -> Any:
+        """What an expression depends on that reads a value, to be compared.  Raises _NoKey where that is more."""
+        if isinstance(item, Proxy):
+            value = self.run.values.of(item.node)
+            return ("traced", value) if type(value) is TensorMeta else ("traced", self._read(value, modules))
+        if isinstance(item, nn.Module):
+            modules.append(item)
+            return id(item)
+        if isinstance(item, (tuple, list)):
+            return (type(item), *(self._read(each, modules) for each in item))
+        if type(item) not in _DATA:
+            raise _NoKey
+        return type(item), item
+
+    def _run(self, node: ast.expr, frame: Any, names: Iterable[str]) -> Any:
         mode = fake_mode()
-        names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         scope = dict(frame.f_globals)
         local = frame.f_locals
-        for name in names & local.keys():
+        for name in names:
             scope[name] = map_values(local[name], lambda item: self._real(item, mode))
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         # A function, so that it does not look like module level.

@@ -40,6 +40,9 @@ class Listener:
             run.reached.add((probe.code, id(probe.node), kind))
             if kind != "handler":
                 return value
+        elif kind == "return":
+            if probe.code.co_name != "forward":  # the tracer calls submodules itself
+                run.tracer.gives(value)
         elif isinstance(value, Proxy):
             if kind in _ASKING:
                 run.asking = (probe, value)

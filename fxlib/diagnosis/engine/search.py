@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import linecache
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -47,6 +48,8 @@ from fxlib.ir import span as spans
 
 __all__ = ["Limits", "Search", "unhindered"]
 
+_REFUSES_TYPE = re.compile(r"type Proxy|\bProxy'>")
+"""In messages of what refuses a traced value for its type."""
 _SCHEDULE = "/proc/thread-self/schedstat"
 """On Linux: nanoseconds that this thread has run, and that it has waited for a processor."""
 
@@ -186,7 +189,9 @@ class Search:
             place = place.caller  # in a package: not its code but its arguments are wrong
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
-        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in text_of(error)):
+        refused = _REFUSES_TYPE.search(text_of(error)) is not None
+        led = (raises and not tests and not refused) or "Proxy" not in text_of(error)
+        if code == "FX199" and not certain and led:
             # Caused by a value that replaced another one.
             return self.cuts.cut(place, code)
         data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
@@ -260,7 +265,7 @@ def _clear_frames(error: BaseException | None) -> None:
 def _checks_itself(error: BaseException) -> bool:
     """Whether torch's own code raised an error deliberately: after a guessed answer, such as for `input.dim() != 4`, it
     means nothing."""
-    if isinstance(error, TraceError) or "type Proxy" in text_of(error):
+    if isinstance(error, TraceError) or _REFUSES_TYPE.search(text_of(error)):
         return False  # a type error about a traced value does not depend on the answer
     traceback = _innermost(error)
     if traceback is None:

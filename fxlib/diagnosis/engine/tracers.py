@@ -47,7 +47,8 @@ def nodes_of(value: Any) -> Any:
 
 
 class Returned(NamedTuple):
-    """The result of a submodule call at ``site`` (see `nodes_of`), and the last node recorded by then."""
+    """The result of a call of a submodule or function at ``site`` (see `nodes_of`), and the last node recorded by
+    then."""
 
     last: Node
     site: Any
@@ -115,7 +116,7 @@ class ContinuingTracer(StrictTracer):
         self.changes_modes = False
         """Whether a user's function may change the mode; it is then checked at each operation."""
         self.returned: list[Returned] = []
-        """Results of submodule calls that are not simply the last value computed in them."""
+        """Results of calls of submodules and functions."""
         self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
@@ -137,9 +138,15 @@ class ContinuingTracer(StrictTracer):
             self.hooked.setdefault(args[0], site)
         result = super()._call_inside(site, function, args, kwargs)
         last = self.graph._root._prev  # placeholders come first, so there is one
-        if site is not None and not (type(result) is Proxy and result.node is last):
+        if site is not None:
             self.returned.append(Returned(last, site, nodes_of(result)))
         return result
+
+    def gives(self, value: Any) -> None:
+        """A function of the user's is about to return this."""
+        site = super()._take_site(sys._getframe(1))
+        if site is not None and site[2] is not None:
+            self.returned.append(Returned(self.graph._root._prev, site[2], nodes_of(value)))
 
     def to_bool(self, obj: Proxy) -> bool:
         return self.answers.truth(obj)

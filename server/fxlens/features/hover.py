@@ -1,4 +1,4 @@
-"""Hover: the node of the expression under the cursor, and the totals of a model at its name."""
+"""Hover: the node of the expression under the cursor, what a name holds, and the totals of a model at its name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lsprotocol import types
 from fxlens.record import Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.members import Member, member_at
+from fxlens.sources.names import Name, name_at
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, modules, source_nodes, texts
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _PATIENCE = 1.0
 """Seconds to wait for a trace if nothing is known yet of a line that may belong to a model."""
+_PATIENCE_FOR_NAMES = 3.0
+"""Seconds to wait for what names hold, which takes one more trace for each text."""
+_MOST_MODELS = 2  # that are asked for what a name holds
 _MOMENT = 0.05
 """Seconds to wait if the last trace can answer too, or probably no trace will."""
 _CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
@@ -49,10 +53,13 @@ def register(server: FxLensServer) -> None:
         if at.line >= len(document.lines):
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
+        named, known = await _of_name(ls, document, at.line, column)
         found = (
-            _own(ls, document, at.line, column)
+            (named if known else None)
+            or _own(ls, document, at.line, column)
             or _of_readers(ls, document, at.line + 1, column)
             or _of_member(ls, document, at.line + 1, column)
+            or named
         )
         if found is None:
             return None
@@ -75,6 +82,53 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     return descriptions.describe([place], target)
 
 
+async def _of_name(ls: FxLensServer, document: Document, line: int, column: int) -> tuple[Hovered | None, bool]:
+    """What a name at a position (from 0) holds: in the document's own models, or, where their inputs are assumed, in
+    those of other documents that run through it.  And whether that says more than the expression around it."""
+    if document.is_long:
+        return None, False
+    path, was, readers = document.path, document.line_of_record(line), ls.session.readers(document)
+    own: tuple[list[Target], Name] | None = None
+    if document.record is not None and was is not None:
+        name = name_at(document.record_text, path, was, column)
+        if name is not None and source_nodes.is_a_node(document.record, path, name.span):
+            return None, False
+        if name is not None:
+            own = source_nodes.models_of(document.record, path, was, name.first, name.last), name
+    if own is None or not own[0] or assumed(own[0][0]):
+        name = name_at(document.text, path, line + 1, column) if readers else None
+        for reader, record in readers if name else ():
+            models = name and source_nodes.models_of(record, path, line + 1, name.first, name.last)
+            if name and models and (found := await _held(ls, reader, models, name)) and found[2]:
+                called = f"In {descriptions.code(found[0])} of {descriptions.code(os.path.basename(reader.path))}"
+                return (f"{found[1]}\n\n---\n\n{called}", name.span), True
+    if own is None or was is None or (found := await _held(ls, document, *own)) is None:
+        return None, False
+    return _moved((found[1], own[1].span), line + 1 - was), found[2]
+
+
+async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, bool] | None:
+    """What a name holds in the first of a document's models that knows: the model, what it says, and whether it is more
+    than that nothing is known."""
+    unknown = None
+    for target in models[:_MOST_MODELS]:
+        known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
+        values = known.get((key(name.span["file"]), name.line, name.text, name.stored), [])
+        if not values:
+            continue
+        found = target["name"], descriptions.describe_name(name.text, values, target)
+        if any(each.text for each in values):
+            return *found, True
+        # Where a value is not known that is read, the expression around it may say more.
+        unknown = unknown or (*found, name.stored)
+    return unknown
+
+
+def _moved(found: Hovered, by: int) -> Hovered:
+    text, span = found
+    return text, {**span, "line": span["line"] + by, "end_line": span["end_line"] + by}
+
+
 def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
     """Hover from the document's own record; the span is in the current text."""
     was = document.line_of_record(line)
@@ -93,8 +147,7 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         span = found[0].span
         text = descriptions.describe(found, owner, _line(positions.lines_of(document.record_text), span))
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
-    moved = line + 1 - was
-    return text, {**span, "line": span["line"] + moved, "end_line": span["end_line"] + moved}
+    return _moved((text, span), line + 1 - was)
 
 
 def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:

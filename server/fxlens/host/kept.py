@@ -125,6 +125,21 @@ class KeptFiles:
             self._drop(path, file)
         return outcome
 
+    async def ask(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """Another job than a trace, with a text that may be that of an earlier trace; None as in `run`."""
+        file = self._ready.get(str(message["path"]))
+        if file is None or not file.worker.alive:
+            return None
+        unfit = False
+
+        def observe(event: Event) -> None:
+            nonlocal unfit
+            unfit = unfit or event.get("event") == "unfit"
+            on_event(event)
+
+        outcome = await file.worker.run(message, limits, observe)
+        return None if unfit or outcome.early or not file.worker.alive else outcome
+
     def _drop(self, path: str, file: KeptFile) -> None:
         if self._ready.get(path) is file:
             del self._ready[path]

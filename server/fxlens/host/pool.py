@@ -130,8 +130,9 @@ class Pool:
     async def _run(self, message: Data, limits: Limits, on_event: OnEvent, captures: bool) -> Outcome:
         base = await self.ready(str(message["text"]))
         compiler = _Compiler(on_event)
-        if message["kind"] == "trace":
-            kept = await self.kept.run(message, limits, compiler)
+        if message["kind"] in ("trace", "names"):
+            run = self.kept.run if message["kind"] == "trace" else self.kept.ask
+            kept = await run(message, limits, compiler)
             if kept is not None:
                 if compiler.imported:
                     base.import_compiler()

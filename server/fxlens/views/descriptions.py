@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Sequence
+from typing import Protocol
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Origin, Span, Target, Verdict
+from fxlens.record import Finding, Node, Origin, Span, Target, Verdict, tensor_text
+from fxlens.sources.files import ERRORS
 from fxlens.sources.members import Member
 
-from . import modules, quantities
+from . import modules, operators, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
 from .verdicts import NAMES, outcome, told
@@ -21,6 +24,17 @@ _ROLES = {
 }  # fmt: skip
 
 
+class Value(Protocol):
+    """What a name holds (`jobs.names.Value`)."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[str]: ...
+
+
 def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     """Markdown of the nodes of one expression, written as ``text`` in the source."""
     if not found[0].own:
@@ -30,9 +44,11 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
     kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
     head = f"**{code(node['target'])}**{kind} · {node['op']} {code(node['name'])}"
+    if node["target"] == operators.HOLE:
+        head = f"**{code(text or node['name'])}** · cannot be recorded; what follows is traced with its value"
     facts = []
     arguments = [value_text(nodes[name]) or name for name in node["inputs"] if name in nodes]
-    flow = f"{', '.join(arguments)} → {value_text(node)}" if value_text(node) else ""
+    flow = f"{', '.join(arguments)} → {value_text(node)}".lstrip() if value_text(node) else ""
     if node["params"]:
         facts.append(f"{node['params']:,} parameters")
     if node["flops"] is not None:
@@ -53,6 +69,42 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     if len(found) > 1:
         facts.append(f"executed {len(found)} times")
     return _markdown(head, flow, facts)
+
+
+def describe_name(name: str, values: Sequence[Value], model: Target) -> str:
+    """Markdown of what a name holds, of which there are several values where its line is reached more than once."""
+    nodes = {each["name"]: each for each in model["nodes"]}
+    texts: dict[str, list[str]] = {}
+    for each in (each for each in values if each.text):
+        node = nodes.get(each.node)
+        same = node is not None and node["shape"] is not None and tensor_text(node["shape"], node["dtype"]) == each.text
+        paths = texts.setdefault(value_text(node) if node is not None and same else each.text, [])
+        paths += [path or model["name"] for path in each.paths]
+    recorded = [each.node for each in values if each.node in nodes and nodes[each.node]["target"] != operators.HOLE]
+    computed = [code(each) for each in recorded]
+    facts = [f"computed by {several(list(dict.fromkeys(computed)))}"] if computed else []
+    if not texts:
+        lacks = "" if model["inputs"] else f": {code(model['name'])} has no example inputs"
+        return _markdown(f"**{code(name)}** · its value is not known{lacks}", "", facts)
+    constant = not any(each.node for each in values) and all(_is_constant(text) for text in texts)
+    if constant:
+        facts = [f"computed while tracing: the graph keeps {'this value' if len(texts) == 1 else 'these values'}"]
+    if len(texts) == 1 or constant:
+        shown = ", ".join([*texts][:_MANY]) + (", …" if len(texts) > _MANY else "")
+        return _markdown(f"**{code(name)}** · {code(shown)}", "", facts)
+    lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in texts.items()]
+    if len({tuple(paths) for paths in texts.values()}) == 1:  # a loop in one module
+        lines = [*texts]
+    more = [f"and {len(lines) - _MANY} more"] if len(lines) > _MANY else []
+    return _markdown(f"**{code(name)}**", "\n".join([*lines[:_MANY], *more]), facts)
+
+
+def _is_constant(text: str) -> bool:
+    """Whether a value is data that generated code holds as it is."""
+    try:
+        return ast.literal_eval(text) is not None
+    except ERRORS:
+        return False
 
 
 def lowering(findings: Sequence[Finding], span: Span) -> str:

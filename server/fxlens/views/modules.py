@@ -16,6 +16,7 @@ from .drawing import value_text
 from .source_nodes import Occurrence, several
 
 _MANY = 4
+_MOST = 6  # tensors of one flow
 _ATTRIBUTE = re.compile(r"self\.([\w.]+)\(")
 
 
@@ -90,7 +91,7 @@ def flow(part: Sequence[Node], nodes: Sequence[Node]) -> str:
     given = [text for node in part if node["name"] in used and (text := value_text(node))]
     taken = dict.fromkeys(name for node in part for name in node["inputs"] if name in outside)
     took = [text for name in taken if (text := value_text(outside[name]))]
-    return f"{', '.join(took)} → {', '.join(given)}".lstrip() if given else ""
+    return f"{several(took, _MOST)} → {several(given, _MOST)}".lstrip() if given else ""
 
 
 def flows(parts: Sequence[tuple[str, Sequence[Node]]], nodes: Sequence[Node]) -> str:
@@ -101,7 +102,8 @@ def flows(parts: Sequence[tuple[str, Sequence[Node]]], nodes: Sequence[Node]) ->
             where.setdefault(text, []).append(path)
     if len(where) < 2:
         return "".join(where)
-    lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in where.items()]
+    named = {text: several([path for path in dict.fromkeys(paths) if path]) for text, paths in where.items()}
+    lines = [f"{paths}: {text}" if paths else text for text, paths in named.items()]
     return "\n".join([*lines[:_MANY], f"and {len(lines) - _MANY} more"] if len(lines) > _MANY else lines)
 
 
@@ -119,14 +121,16 @@ def contents(part: Sequence[Node]) -> str:
 def visits(found: Sequence[Occurrence]) -> list[list[Node]]:
     """The nodes of one call, separately for each execution."""
     groups: dict[tuple[object, ...], list[Node]] = {}
+    ended = 0
     for place in found:
         way: list[object] = []
         for span in place.node["call_path"]:
             way += span.values()
             if span == place.span:
                 break
-        # Calls of one line of a class differ by the module that they are in.
-        groups.setdefault(tuple(way), []).append(place.node)
+        # Calls of one line of a class differ by the module that they are in, those of a loop by where each ends.
+        groups.setdefault((ended, *way), []).append(place.node)
+        ended += place.ends
     return list(groups.values())
 
 

@@ -24,8 +24,14 @@ _TABLE = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
 _LONGEST = 40
 
 
+HOLE = "fxlib.diagnosis.engine.holes.hole"
+"""What a node calls that stands for an expression that cannot be recorded."""
+
+
 def called(node: Node) -> str:
     """``Conv2d``, ``relu``, ``.view()``: a node's callee, without its path; its own name if it calls nothing."""
+    if node["target"] == HOLE:
+        return "not recorded"
     if node["op"] == "call_module":
         return node["module_type"]
     if node["op"] == "call_method":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import Node, Record, Span, Target
 from fxlens.sources.paths import key
 
 from .drawing import value_text
+
+_KEPT = 2
+_last: list[tuple[Record, str, _Models]] = []
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,10 @@ class Occurrence:
     node: Node
     own: bool
     target: str
+    ends: bool = False
+    """Whether ``node`` is the last in a call on the way, as far as that is known."""
     returned: object = None
-    """The result of a call in the call path, if ``node`` is the last in it."""
+    """The result of that call."""
 
 
 def places(record: Record, path: str) -> list[Occurrence]:
@@ -44,7 +49,9 @@ def places(record: Record, path: str) -> list[Occurrence]:
             if own is not None and is_here(own):
                 found.append(Occurrence(own, node, True, target["name"]))
             found += [
-                Occurrence(span, node, False, target["name"], node["returned"].get(str(index), node["name"]))
+                Occurrence(
+                    span, node, False, target["name"], str(index) in node["returned"], node["returned"].get(str(index))
+                )
                 for index, span in enumerate(node["call_path"])
                 if is_here(span) and span != own
             ]
@@ -87,8 +94,18 @@ class LineValue:
 def line_values(record: Record, path: str) -> list[LineValue]:
     """The value of each traced line of the file that yields a tensor; if several models reach it, that of the relevant
     one (`_Models`)."""
-    models = _Models(record, path)
+    models = _models(record, path)
     return [of_line[min(of_line, key=models.rank(line))] for line, of_line in sorted(models.values.items())]
+
+
+def _models(record: Record, path: str) -> _Models:
+    """Those of the last records that somebody asked about are kept: hovers ask three times each."""
+    for known, file, models in _last:
+        if known is record and file == path:
+            return models
+    made = _Models(record, path)
+    _last[:] = [(record, path, made), *_last[: _KEPT - 1]]
+    return made
 
 
 class _Models:
@@ -101,7 +118,6 @@ class _Models:
         self._agreeing: dict[str, set[str]] = {}
         types = {target["name"]: target["modules"] for target in record["targets"]}
         nodes = {target["name"]: {node["name"]: node for node in target["nodes"]} for target in record["targets"]}
-        users = {name: _users(of_target.values()) for name, of_target in nodes.items()}
         self.places = places(record, path)
         by_line: dict[int, dict[str, list[Occurrence]]] = {}
         for place in self.places:
@@ -110,7 +126,7 @@ class _Models:
         """By line and model."""
         for line, of_line in by_line.items():
             for name, on_line in of_line.items():
-                if (value := _line_value(line, on_line, types[name], nodes[name], users[name])) is not None:
+                if (value := _line_value(line, on_line, types[name], nodes[name])) is not None:
                     self.values.setdefault(line, {})[name] = value
 
     def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
@@ -130,31 +146,6 @@ class _Models:
                     agreeing -= {name for name, value in of_line.items() if wanted.isdisjoint(value.values)}
             self._agreeing[own] = agreeing
         return self._agreeing[own]
-
-
-def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {node["name"]: set() for node in nodes}
-    for node in nodes:
-        for name in node["inputs"]:
-            found.get(name, set()).add(node["name"])
-    return found
-
-
-def _call_results(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
-    """The result of the call that leads to the last place on the line.
-
-    For modules the record has it. For a function it is the last computed value that is used outside of it.
-    """
-    last = on_line[-1]
-    if last.returned != last.node["name"]:
-        return [last.returned]
-    inside: list[str] = []
-    for place in reversed(on_line):
-        if place.own or place.span != last.span:
-            break
-        inside.append(place.node["name"])
-    out = [name for name in reversed(inside) if not users[name].issubset(inside)]
-    return [*out] if out and last.node["name"] not in out else [last.returned]
 
 
 def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
@@ -188,7 +179,6 @@ def _line_value(
     on_line: list[Occurrence],
     types: Mapping[str, str],
     nodes: Mapping[str, Node],
-    users: Mapping[str, set[str]],
 ) -> LineValue | None:
     # The last computed value of a line is that of its outermost expression, which the line assigns and may unpack.
     on_line = _without_unpacked_items(on_line)
@@ -197,11 +187,9 @@ def _line_value(
         again = _visits(on_line, last.span, types)
         values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
     else:
-        values = [
-            (text, last.node["module_path"])
-            for given in _call_results(on_line, users)
-            if "[" in (text := _returned_text(given, nodes))
-        ]
+        ended = [place for place in on_line if place.ends and place.span == last.span]
+        given = [(place.returned, place.node) for place in ended] or [(last.node["name"], last.node)]
+        values = [(text, node["module_path"]) for each, node in given if "[" in (text := _returned_text(each, nodes))]
     if not values:
         return None
     return LineValue(line, [text for text, _ in values], [path for _, path in values], last.target)
@@ -238,7 +226,7 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
 
     If several models have the expression, the relevant one counts (`_Models`).
     """
-    models = _Models(record, path)
+    models = _models(record, path)
     around = [place for place in models.places if _holds(place.span, line, column)]
     if not around:
         return []
@@ -247,6 +235,30 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     counts = min((place.target for place in found), key=models.rank(line))
     found = [place for place in found if place.target == counts]
     return [place for place in found if place.own] or found
+
+
+def is_a_node(record: Record, path: str, span: Span) -> bool:
+    """Whether a node comes from exactly this stretch."""
+    return any(place.own and place.span == span for place in _models(record, path).places)
+
+
+def models_of(record: Record, path: str, line: int, first: int, last: int) -> list[Target]:
+    """The models that say something of a line of a function, which is on the lines from ``first`` to ``last``: those
+    of which its value is known, those that have it, those that have the function, and the class that it belongs to;
+    of each kind the one that counts there first."""
+    models = _models(record, path)
+    known = models.values.get(line, {}).keys()
+    on_line = {place.target for place in models.places if place.span["line"] <= line <= place.span["end_line"]}
+    inside = {place.target for place in models.places if first <= place.span["line"] <= last}
+    targets = [target for target in record["targets"] if target["construct"] is not None and target["nodes"]]
+    own = [target["name"] for target in targets if target["line"] <= first][-1:]
+    rank = models.rank(line)
+
+    def order(target: Target) -> tuple[object, ...]:
+        name = target["name"]
+        return name not in known, name not in on_line, name not in inside, *rank(name)
+
+    return sorted((each for each in targets if each["name"] in {*inside, *own}), key=order)
 
 
 def class_at(record: Record, line: int, column: int) -> Target | None:

@@ -179,6 +179,18 @@ def structure(value: Any) -> str:
     return short(shown) if found else ""
 
 
+def held(found: Any) -> list[tuple[str, str, list[str]]]:
+    """What a name held at one place (`fxlib.diagnosis.names.Held`): a text for each value, empty where it is not known,
+    the node that computes it, and the paths of the modules in whose code it did."""
+    texts: dict[tuple[str, bool], tuple[str, list[str]]] = {}
+    for value, node, paths in found.values:
+        shape, dtype = tensor(value)
+        text = structure(value) if shape is None else record.tensor_text(shape, dtype)
+        _, where = texts.setdefault(("" if value is None else text or short(repr(value)), bool(node)), (node, []))
+        where += [path for path in paths if path not in where]
+    return [(text, node, where) for (text, _), (node, where) in texts.items()]
+
+
 def _arguments(node: Any) -> str:
     parts = [repr(each) for each in node.args]
     parts += [f"{name}={value!r}" for name, value in node.kwargs.items()]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.jobs.fix_all import Fixed
+from fxlens.jobs.names import Names
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import files, positions
@@ -98,6 +99,8 @@ class Document:
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None
     """Checks the fixes of findings from ``capturing``."""
+    naming: tuple[Moment | None, dict[str, asyncio.Task[Names]]] = field(default_factory=lambda: (None, {}))
+    """Of the trace that began then: what the names in its models hold, for those that somebody has asked about."""
     fixing: Fixing | None = None
     fixes_awaited: int = 0
     """The number of requests waiting for all fixes: meanwhile no findings are added to those shown (``held``)."""
@@ -151,6 +154,10 @@ class Document:
         self.record, self.record_text, self.record_version, self.record_began = record, text, version, began
         self.judged = None
         self.reached = source_nodes.files(record)
+
+    def stop_naming(self) -> None:
+        for task in self.naming[1].values():
+            task.cancel()
 
     def checks(self, capture: str) -> bool:
         """Whether fixes for a capture are being checked, or will be: for captures other than torch.fx, once all have

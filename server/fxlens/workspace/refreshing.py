@@ -105,6 +105,7 @@ class Refreshing:
         return from_tests.mentions(path, record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
+        document.stop_naming()
         for name in ("task", "verifying", "comparing", "lowering", "capturing", "proving"):
             task = getattr(document, name)
             if task is not None and not task.done():

@@ -17,8 +17,8 @@ from fxlens.host.model_job import OnProgress
 from fxlens.host.pool import Pool
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, trace
-from fxlens.record import Finding, Record
+from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, names, trace
+from fxlens.record import Finding, Record, Target
 from fxlens.sources.files import read_text
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
@@ -266,6 +266,22 @@ class Session:
             return None
         with self._refreshing.holding(document):
             return await self._fixed(document, record, parts)
+
+    async def names(self, document: Document, target: Target, patience: float) -> names.Names:
+        """What the names in the code of a model hold, in the text of the document's record; nothing where that is not
+        known within so many seconds.  The job goes on for whoever asks next."""
+        if not self.trusted:
+            return {}
+        if document.naming[0] is not document.record_began:
+            document.stop_naming()
+            document.naming = document.record_began, {}
+        known, name = document.naming[1], target["name"]
+        if name not in known:
+            pool = self._environment.pool(document.folder)
+            request = replace(self._files.request(document), text=document.record_text)
+            known[name] = asyncio.ensure_future(names.run(pool, request, target))
+        await asyncio.wait({known[name]}, timeout=patience)
+        return known[name].result() if known[name].done() and not known[name].cancelled() else {}
 
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
         """Which sizes of a model's inputs may vary when it is exported; None if its file is not open or not trusted."""

@@ -83,6 +83,17 @@ def test_call_path_through_generators(graph):
         assert [span.source_text(s) for s in node.call_path] == ["generate(t)", "sum(each(v))", "v + i"]
 
 
+def test_a_comprehension_is_no_step_of_its_own():
+    def whole(x):
+        return sum([part(each) for each in (x, x)])
+
+    def part(x):
+        return x + 1
+
+    last = [node for node in fxlib.Tracer().trace(whole).nodes if node.args[1:] == (1,)][-1]
+    assert [span.source_text(step) for step in last.call_path] == ["part(each)", "x + 1"]
+
+
 def test_overrides_do_not_get_into_spans():
     class Override(fxlib.Tracer):
         def create_node(self, *args, **kwargs):
