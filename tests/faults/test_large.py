@@ -159,6 +159,7 @@ LONG = {
 }
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_file(tmp_path: Path, name: str, report):

@@ -30,6 +30,7 @@ OURS = (
 )
 
 
+@pytest.mark.usefixtures("warm")
 def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report):
     seconds, seed = request.config.getoption("--seconds"), request.config.getoption("--seed")
     first, sent = seed, Counter()
@@ -67,6 +68,7 @@ def memory_of(pid: int) -> int:
     return psutil.Process(pid).memory_info().rss
 
 
+@pytest.mark.usefixtures("warm")
 def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     """Edits, crashes, documents opened and closed: memory of server and zygote stays, processes too."""
     minutes, least = request.config.getoption("--minutes"), request.config.getoption("--traces")

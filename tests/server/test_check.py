@@ -575,6 +575,10 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     assert failed["message"].startswith("The statement at line 2 of first.py was left out, since it raises KeyError")
     (place,) = failed["related"]
     assert place["path"].endswith("first.py") and place["range"]["start"]["line"] == 1
+    (tmp_path / "other.py").write_text((tmp_path / "user.py").read_text())
+    said = fxlens("check", "user.py", "other.py", cwd=tmp_path).stdout.splitlines()
+    assert sum("FX311" in line and "line 2 of first.py was left out" in line for line in said) == 2
+    assert any(line.startswith("FX311 in 1 more file: The statement at line 2 of first.py") for line in said)
 
 
 TALKATIVE = "import sys; from fxlens import cli; from fxlens.commands import progress; progress._EVERY = 0.0; "

@@ -560,7 +560,8 @@ def test_a_file_that_changes_after_it_was_imported_and_before_it_is_looked_at(ru
 
 ALIVE = [
     "import threading; threading.Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()",
-    "import subprocess; subprocess.Popen(['sleep', '9'])",
+    "import os; os.fork() or (__import__('time').sleep(9), os._exit(0))",
+    "import subprocess; subprocess.run(['sleep', '9'])",
     "import sys; sys.setprofile(None)",
 ]
 

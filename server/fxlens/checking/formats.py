@@ -103,6 +103,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     console = terminal.console(out, color)
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
+    replaced: dict[str, int] = {}
     seen: list[Checked] = []
     for file in files:
         seen.append(file)
@@ -112,7 +113,10 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
         assumed: set[str] = set()
         for finding in file.shown:
-            _text_finding(console, file, finding, assumed)
+            if finding["code"] == "FX311":  # a package that imports something gives it to all of its files
+                replaced[finding["message"]] = replaced.get(finding["message"], 0) + 1
+            if replaced.get(finding["message"], 0) < 2:
+                _text_finding(console, file, finding, assumed)
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
@@ -120,6 +124,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
                 nodes = file.costs[target["name"]].nodes
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     _text_captures(console, seen)
+    for message, count in replaced.items():
+        if count > 1:
+            console.print(f"FX311 in {_count(count - 1, 'more file')}: {printable(message)}", style="dim")
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:

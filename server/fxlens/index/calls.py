@@ -90,6 +90,8 @@ class Calls(Machine):
                 return function.base
         if isinstance(function, (v.Attribute, v.Apply, v.Item)):
             return v.Apply(function, args, keywords)
+        if isinstance(function, v.Hole) and len(args) == 2 and _is_named_get(node) and isinstance(args[0], v.Const):
+            return args[1]  # of options that nobody knows: the default
         return v.Hole(name_of(node))
 
     def _call_each(
@@ -249,3 +251,8 @@ def _is_device(value: v.Value) -> bool:
     return isinstance(value, (v.Hole, v.Attribute)) or (
         isinstance(value, v.Const) and isinstance(value.value, (str, int))
     )
+
+
+def _is_named_get(node: ast.expr) -> bool:
+    """Whether it is a call ``options.get(name, default)``."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"

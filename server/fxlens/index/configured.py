@@ -28,7 +28,7 @@ KEYS = (
 )
 _ARGUMENTS = ("init_args", "params", "args", "kwargs", "arguments", "model_args", "model_params", "hparams", "options")
 _NAMED = re.compile(
-    r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=]\s*"""
+    r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=][ \t]*"""
     r"""["']?([A-Za-z_][\w.]*)|!new:([\w.]+)"""
 )
 _MOST_TEXT = 1 << 18

@@ -51,6 +51,7 @@ def work(job: Job) -> None:
         isolation,
         kept,
         models,
+        outside,
         pages,
         placeholders,
         problems,
@@ -115,6 +116,8 @@ def work(job: Job) -> None:
         if late or former:
             more = user_file.Replaced(late, former=former)
             job.send("findings", findings=[problems.replaced(job, read.tree, more)])
+        if wanted and outside.notes:
+            job.send("findings", findings=problems.from_outside(job, found))
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     if job.message.get("rehearse"):
@@ -132,8 +135,8 @@ def work(job: Job) -> None:
     }
     files = sorted({*files, *read.found.tests})
     job.send("end", files=files, asked=read.found.asked, third_party=packages, timings=timings)
-    # A model that is not traced again would not import what a placeholder replaced.
-    if isinstance(before, unchanged.Rehearsal) and not late and not former:
+    # A model that is not traced again would not import what a placeholder replaced, nor fetch anything.
+    if isinstance(before, unchanged.Rehearsal) and not late and not former and not outside.notes:
         job.send("learnt", **before.learnt(known))
 
 

@@ -24,7 +24,7 @@ from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 from . import alone, assumed, fallbacks, hub, network, tokenizers
 from .assume import sandbox
 from .errors import brief
-from .scope import class_named, scope
+from .scope import AttrDict, class_named, scope, spelled
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
@@ -128,10 +128,12 @@ class Construction:
         if not self._missing:
             at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
             sources.insert(at, Source(f"{name}()", "default"))
-        for source in sources:
+        for at, source in enumerate(sources):
             try:
                 module, meta = evaluate(self.namespace, source, self.kind)
             except BaseException as error:
+                if source.source in FOUND and (other := self._with_attributes(source, error)) is not None:
+                    sources.insert(at + 1, other)
                 if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
                     raise
                 if source.source in ASKED:
@@ -146,6 +148,13 @@ class Construction:
             if source.source in ASKED:
                 raise CannotConstruct(f"`{source.text}` gives {type(module).__name__}, not {name}", source)
         return None
+
+    def _with_attributes(self, source: Source, error: BaseException) -> Source | None:
+        """With dicts whose keys are attributes too, where the code reads a configuration's dict that way."""
+        if not isinstance(error, AttributeError) or type(getattr(error, "obj", None)) is not dict:
+            return None
+        wrapping = _Wrapping(spelled(AttrDict, scope(self.namespace)))
+        return replace(source, text=ast.unparse(wrapping.visit(ast.parse(source.text, mode="eval"))))
 
     def assumed(self) -> Made:
         """With assumed arguments, the previous ones first. Raises CannotConstruct."""
@@ -166,6 +175,17 @@ class Construction:
         except BaseException:
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
+
+
+class _Wrapping(ast.NodeTransformer):
+    """Writes each dict as ``AttrDict({…})``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = ast.parse(name, mode="eval").body
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        return ast.Call(self._name, [node], [])
 
 
 def make_real(namespace: ModuleType, made: Made) -> Made:

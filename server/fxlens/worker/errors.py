@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 _LONGEST = 300
 
 
@@ -23,3 +25,21 @@ def text_of(error: BaseException | None) -> str:
         return str(error)
     except BaseException as broken:
         return f"(its message cannot be read: {type(broken).__name__})"
+
+
+def of_property(error: AttributeError) -> BaseException:
+    """What a property of a module raised, of which torch says only that the module has no such attribute; the error as
+    it is where there is none."""
+    owner, name = getattr(error, "obj", None), str(getattr(error, "name", None))
+    found = inspect.getattr_static(type(owner), name, None)
+    if not isinstance(found, property) or found.fget is None or error.__traceback__ is None:
+        return error
+    try:
+        found.fget(owner)
+    except Exception as behind:
+        last = error.__traceback__
+        while last.tb_next is not None:
+            last = last.tb_next
+        last.tb_next = behind.__traceback__.tb_next if behind.__traceback__ is not None else None
+        return behind.with_traceback(error.__traceback__)
+    return error

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import outside
 from .stand_ins import unusable
 
 _TEXTS_AND_IMAGES = (
@@ -71,6 +72,9 @@ def _of_transformers() -> list[tuple[Any, str, Callable[..., Any]]]:
             model = getattr(kind, "model_type", "") or _kind_of(str(name))
             if not model:
                 raise
+            if (asking := outside.asking()) is not None:
+                text = f"`{name}` is not on this machine, and FX Lens fetches nothing while it looks at a file"
+                outside.note(f"{text}. The default configuration of {model} stands for it, without weights", *asking)
             return {"model_type": model}, {key: each for key, each in kwargs.items() if key not in _OF_FETCHING}
 
     def usual_model(kind: Any, name: Any = None, *_: Any, config: Any = None, **__: Any) -> Any:

@@ -29,7 +29,7 @@ from fxlens.sources.files import state_of
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, codes, construct, main_block, pages, placeholders, reading, user_file
+from . import assumed, candidates, codes, construct, main_block, outside, pages, placeholders, reading, user_file
 from .assume import sandbox
 from .job import Job
 
@@ -111,6 +111,8 @@ def prepare(message: Json) -> None:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced or replaced.raised is not None:
             raise NotKept("something stands for what cannot be imported")
+        if outside.notes:
+            raise NotKept("something was not started")
         if job.tracer is not None:
             job.tracer.load()  # its file counts as imported
         for target in targets:
@@ -295,11 +297,15 @@ def made(target: Target) -> construct.Made | None:
 
 def _keep(made: dict[Key, construct.Made], namespace: ModuleType, target: Target) -> None:
     construct.fresh()
+    noted = len(outside.notes)
     try:
         found = construct.Construction(namespace, target).said()
     except (Exception, SystemExit, sandbox.OutOfTime):
         return  # the tracing process reports it
-    if found is not None:
+    finally:
+        lacking = len(outside.notes) > noted
+        del outside.notes[noted:]
+    if found is not None and not lacking:  # what it lacks is told each time
         made[_key(target)] = found
 
 

@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, construct, example_inputs, kept, placeholders, problems, render, specified, unchanged
+from . import alone, construct, example_inputs, kept, outside, placeholders, problems, render, specified, unchanged
 from .job import Job
 from .parts import Parts
 from .scope import class_named
@@ -132,7 +132,8 @@ def _begin(job: Job, namespace: Any, target: Target, known: bool) -> list[_Work]
     started = time.perf_counter()
     try:
         construct.fresh()
-        work.made = kept.made(target) or work.ways.said()
+        with outside.constructing(target.name):
+            work.made = kept.made(target) or work.ways.said()
     except BaseException as error:
         job.send("target", target=_not_made(job, namespace, work, error))
         return []
@@ -243,7 +244,9 @@ class _Guess:
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
         if finding["code"] in ("FX190", "FX199") and (
-            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+            any(each in finding["message"] for each in missing)
+            or problems.is_import_that_failed(finding, self.read)
+            or problems.asks_for_device(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
         if finding["code"] == "FX303" and self.own_inputs:
@@ -289,7 +292,8 @@ def _made(job: Job, namespace: Any, work: _Work, made: construct.Made | None, ow
     if made is None:
         job.assumed = True
         job.step("assume", work.target)
-        made = work.ways.assumed()
+        with outside.constructing(work.target.name):
+            made = work.ways.assumed()
     if made.meta and own_device and construct.is_small(made.module):
         made = construct.make_real(namespace, made)
     work.made = made

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fxlens.sources.paths import key
 
-from . import definitions, former_names
+from . import definitions, former_names, outside
 from .errors import brief, text_of
 from .placeholders import PlaceholderFinder, PlaceholderModule, answer_as_before, placeholder
 
@@ -225,6 +225,7 @@ def _statement(
     names = {each.partition(".")[0] for each in replaced.modules.keys() | placeholders.replaced.keys()}
     asks = any(re.search(rf"\b{re.escape(each)}\b", text) for each in names)
     elsewhere = isinstance(error, OSError) or key(file) in finder.shortened or asks
+    elsewhere = elsewhere or any(key(each.file) == key(file) for each in outside.notes)
     finder.shortened.setdefault(key(file), set()).update(*map(definitions.bound, left_out))
     if isinstance(error, OSError) and isinstance(error.filename, str):
         finder.missing.setdefault(error.filename, set()).add(os.path.abspath(error.filename))

@@ -27,7 +27,7 @@ _LOOKING = ("<frozen importlib.util>", os.path.join(_IMPORTLIB, "util.py"))
 """The code of `importlib.util.find_spec`, which checks whether a module exists."""
 _FINDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "user_file.py")
 """The code that finds files open in the editor, and delegates others."""
-_CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_CATCHING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _KERNELS = ("triton", "tilelang", "cutlass", "cupy")
 """Packages whose decorators replace the function."""
 _USUAL = {
@@ -200,7 +200,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.replaced: dict[str, tuple[str, int]] = {}
         """By name of the module: the file and the line that import it first."""
         self.former: dict[str, tuple[str, int]] = {}
-        self._guarded: dict[str, list[tuple[int, int]]] = {}
+        self._guarded: dict[tuple[str, frozenset[str]], list[tuple[int, int]]] = {}
 
     def look_below(self, roots: list[str]) -> None:
         self.roots = [os.path.abspath(root) + os.sep for root in roots]
@@ -235,7 +235,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         package = sys.modules.get(owner)
         of_placeholder = isinstance(package, PlaceholderModule)
         own = any(map(self.is_inside, getattr(package, "__path__", ())))
-        if not inside or (not of_placeholder and self._is_guarded(file, line)):
+        if not inside or (not of_placeholder and self.is_guarded(file, line)):
             return None
         if computed and not of_placeholder and own:
             return None  # the name is wrong, since all modules of this package are there
@@ -258,7 +258,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         trace, own, inner = error.__traceback__, None, False
         while trace is not None:
             file = trace.tb_frame.f_code.co_filename
-            if self.is_inside(file) and "site-packages" not in file:
+            if self.is_own(file):
                 own, inner = (file, trace.tb_lineno), False
             elif "site-packages" in file or "dist-packages" in file:
                 inner = True
@@ -279,20 +279,24 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def is_inside(self, path: str) -> bool:
         return any(os.path.join(os.path.abspath(path), "").startswith(root) for root in self.roots)
 
-    def _is_guarded(self, file: str, line: int) -> bool:
-        """Whether the code expects this import to fail."""
-        if file not in self._guarded:
+    def is_own(self, file: str) -> bool:
+        """Whether it is a file of the workspace, and not of a package that is installed inside of it."""
+        return "site-packages" not in file and self.is_inside(file)
+
+    def is_guarded(self, file: str, line: int, catching: frozenset[str] = _CATCHING) -> bool:
+        """Whether the code expects this line to raise one of these exceptions, and goes on."""
+        if (file, catching) not in self._guarded:
             text = "".join(linecache.getlines(file))
             try:
                 tree = ast.parse(text if "try" in text else "")
             except (SyntaxError, ValueError, RecursionError):
                 tree = ast.Module([], [])
-            self._guarded[file] = [
+            self._guarded[file, catching] = [
                 (node.body[0].lineno, node.body[-1].end_lineno or 0)
                 for node in _without_expressions(tree)
-                if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
+                if isinstance(node, ast.Try) and any(_catches(each, catching) for each in node.handlers)
             ]
-        return any(first <= line <= last for first, last in self._guarded[file])
+        return any(first <= line <= last for first, last in self._guarded[file, catching])
 
 
 def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
@@ -304,13 +308,13 @@ def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
         waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches(handler: ast.ExceptHandler, catching: frozenset[str]) -> bool:
     if any(map(_ends, handler.body)):
         return False  # it prints a message, and still ends
     if handler.type is None:
         return True
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(ast.unparse(name).rpartition(".")[2] in _CATCHING for name in names)
+    return any(ast.unparse(name).rpartition(".")[2] in catching for name in names)
 
 
 def _ends(node: ast.stmt) -> bool:

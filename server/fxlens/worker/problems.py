@@ -15,13 +15,14 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import alone, construct, example_inputs, network, placeholders, script_arguments, tracebacks, user_file
+from . import alone, construct, example_inputs, network, outside, placeholders, script_arguments, tracebacks, user_file
 from .errors import brief, text_of
 from .job import Job
 from .obstacles import is_inside
 from .scope import class_named
 
 _MOST_NAMES = 4
+_DEVICE = re.compile(r"\b(is_cuda|is_cpu|device)\b")
 _NAME = re.compile(r"NameError: name '(?P<name>\w+)' is not defined")
 
 
@@ -92,9 +93,11 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
         # A script that exits, or lacks data, a package, a device, network or arguments, may work elsewhere.
         elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
-        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
+        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed or outside.notes)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
+        elif outside.notes:
+            text += f". {outside.notes[-1].text}"
         grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
         return record.finding(code, grade, text, span, related=_raised_by(job, error))
     span = tracebacks.of_traceback(error.__traceback__, job.path)
@@ -167,6 +170,22 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
 
 
+def from_outside(job: Job, found: list[Target]) -> list[Finding]:
+    """What this file wanted to fetch or to start, and what its classes depend on that other files wanted to fetch."""
+    named = {each.name: each for each in found}
+    findings: dict[tuple[str, int, str | None], Finding] = {}
+    for note in outside.notes:
+        at = record.span(note.file, note.line)
+        span, related, target = positions.span_of_line(job.text, job.path, note.line), [], note.target
+        if key(note.file) != key(job.path):
+            if target not in named:
+                continue
+            span, related = name_span(job, named[target]), [record.related("Wanted here", at)]
+        finding = record.finding("FX313", "info", note.text, span, target=target, related=related)
+        findings[note.file, note.line, target if related else None] = finding
+    return list(findings.values())
+
+
 def _listed(names: list[str]) -> str:
     left = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
@@ -191,6 +210,23 @@ def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -
         return False
     imports = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
     return any((alias.asname or alias.name) == missing["name"] for node in imports for alias in node.names)
+
+
+def asks_for_device(finding: Finding, read: Callable[[str], str | None]) -> bool:
+    """Whether the code raises since its tensors are not on a device: `if not x.is_cuda: raise NotImplementedError`."""
+    span = finding["span"]
+    text = read(span["file"]) if span else None
+    try:
+        tree = ast.parse(text if span and text else "")
+    except parsing.ERRORS:
+        return False
+    for node in ast.walk(tree):
+        branches = (
+            [*node.body, *node.orelse] if isinstance(node, ast.If) and _DEVICE.search(ast.unparse(node.test)) else []
+        )
+        if any(isinstance(each, ast.Raise) and span and each.lineno == span["line"] for each in branches):
+            return True
+    return False
 
 
 def is_of_file(error: SyntaxError, path: str) -> bool:

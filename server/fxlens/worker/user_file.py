@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions, imports, made_folders, main_block, obstacles, script_arguments, shell_commands
+from . import definitions, imports, made_folders, main_block, obstacles, programs, script_arguments, stacks
 from .errors import text_of
 from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
@@ -212,8 +212,9 @@ def load(
     packages, known = 0, frozenset(sys.modules)
     none_required = script_arguments.none_required(path)
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
-    none_started = shell_commands.none_started()
-    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, none_started, _keeping_modules():
+    programs.turn_off()
+    stacks.make_quick()
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)

@@ -262,9 +262,11 @@ class Session:
     async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
         """The document, and the files that it uses, after all proven fixes, or with each of its ``parts`` fixed
         separately; None if it is not open or not trusted. Concurrent requests for the same text share one answer."""
-        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+        if (document := self.documents.get(uri)) is None:
             return None
-        with self._refreshing.holding(document):
+        with self._refreshing.holding(document):  # also while it is traced: its findings may be shown already
+            if await self._traced_now(uri) is not document or (record := document.record) is None:
+                return None
             return await self._fixed(document, record, parts)
 
     async def names(self, document: Document, target: Target, patience: float) -> names.Names:

@@ -40,7 +40,7 @@ def _is_left_open(kind: type, method: str, sources: Sources) -> bool:
 
 
 def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) -> bool:
-    """Whether forward, or a method that it calls, reads an attribute that only a subclass sets."""
+    """Whether forward, or a method that it calls, reads an attribute that only a subclass sets or defines."""
     from torch import nn
 
     run, read, called = [forward], set[str](), {"forward"}
@@ -55,7 +55,7 @@ def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) ->
         return False
     missing = {name for name in read - here if not hasattr(kind, name)} - set(vars(nn.Module()))
     below: list[type] = kind.__subclasses__() if missing else []
-    return any(missing & (_set_by(each, sources) or set()) for each in below)
+    return any(missing & (vars(each).keys() | (_set_by(each, sources) or set())) for each in below)
 
 
 def _set_by(kind: type, sources: Sources) -> set[str] | None:

@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import inspect
 import pathlib
+import re
 import types
 import typing
 from typing import Any
@@ -112,6 +113,19 @@ def kind(note: Any) -> str:
     if issubclass(note, collections.abc.Mapping):
         return "mapping"
     return "call"
+
+
+_DOCUMENTED = {
+    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float",
+    "bool": "bool", "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor",
+    "callable": "callable", "nn.module": "module",
+}  # fmt: skip
+
+
+def documented(text: str, name: str) -> str:
+    """The kind that a docstring gives for a parameter: ``feats (list[Tensor]): …``."""
+    match = re.search(rf"(?<![\w.]){re.escape(name)}`?\s*[(:]\s*([A-Za-z.]+)", text) if text else None
+    return _DOCUMENTED.get(match[1].lower(), "") if match else ""
 
 
 def is_attribute_dict(note: Any) -> bool:

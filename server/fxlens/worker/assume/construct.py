@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import alone, fallbacks, hub, tokenizers
-from ..errors import text_of
+from ..errors import of_property, text_of
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -52,10 +52,15 @@ class Construction:
             for each in self.kind.__mro__
             if self.reader.is_own(each.__init__ if each is self.kind else vars(each).get("__init__"))  # type: ignore[misc]
         ]
+        above = [each for each in self.kind.__mro__ if not each.__module__.startswith("torch.") and each is not object]
+        told = [text for each in above for text in (each.__doc__, getattr(vars(each).get("__init__"), "__doc__", ""))]
+        documents = "\n".join(filter(None, told))
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
                 note = places[0].annotation
+            if places and (kind := annotated.documented(documents, name)):
+                places[0].use("documented", kind)
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
             if default is NOTHING:
                 self.slots[name] = slot
@@ -154,7 +159,10 @@ class Construction:
                         stack.enter_context(context)
                 if meta:
                     stack.enter_context(sandbox.on_meta(counting))
-                value = eval(code, self.names)
+                try:
+                    value = eval(code, self.names)
+                except AttributeError as error:
+                    raise of_property(error) from None
         except BaseException as error:  # sys.exit means that these arguments do not fit
             return Outcome(error=error, progress=self.progress(error))
         if not isinstance(value, self.kind):

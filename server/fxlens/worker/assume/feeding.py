@@ -96,7 +96,7 @@ class Feeding(Options):
             vote(kinds.of_value(slot.default), 12.0, "default")
             if isinstance(slot.default, (bool, int, float, str)):
                 return [(kinds.of_value(slot.default), "default")]
-        told = doc_kind(self.text, slot.name)
+        told = annotated.documented(self.text, slot.name)
         vote(told, 8.0, "comment")
         seen: dict[str, int] = {}
         compared: list[Any] = []
@@ -375,20 +375,6 @@ def _merged(rows: list[Any]) -> list[tuple[str, ...]]:
             if known[index] == "_":
                 known[index] = name
     return [tuple(each) for each in found.values()]
-
-
-_DOC_KINDS = {
-    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float",
-    "bool": "bool",
-    "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor", "callable": "callable",
-    "nn.module": "module",
-}  # fmt: skip
-
-
-def doc_kind(text: str, name: str) -> str:
-    """The kind of a parameter from a docstring: ``feats (list[Tensor]): …``."""
-    match = re.search(rf"(?<![\w.]){re.escape(name)}`?\s*[(:]\s*([A-Za-z.]+)", text) if text else None
-    return _DOC_KINDS.get(match[1].lower(), "") if match else ""
 
 
 def tensor_option(spec: Spec, how: str) -> Option:

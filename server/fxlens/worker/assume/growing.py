@@ -96,14 +96,22 @@ class Growing:
         parameters = inspect.signature(self.target).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             # Keywords that are passed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
-            more = Growth()
+            more, read = Growth(), asked.of(self.options.reader, failed)
+            lacking = self._lacking(failed, match[1]) if match is not None else {}
             for name in names:
                 if isinstance(name, str) and name.isidentifier() and name not in parameters:
-                    view = View([*self._of_keywords(name), Place(name, NOTHING)])
+                    known = [lacking[name]] if name in lacking else _parts_of(read, name)
+                    view = View([*self._of_keywords(name), *known, Place(name, NOTHING)])
                     self.optional.setdefault(name, self.options.slot(name, view, (name,), NOTHING))
                     more[self.optional[name]] = self.optional[name].options()[0]
             if more:
                 yield more
+
+    def _lacking(self, failed: Failure, name: str) -> dict[str, Place]:
+        """What the constructor of the class of this name, which is not given enough, does with its parameters."""
+        kind = failed.path[-1].frame.f_globals.get(name) if failed.path else None
+        reading = self.options.reader.constructor(kind) if isinstance(kind, type) else None
+        return reading.parameters if reading is not None else {}
 
     def _of_keywords(self, name: str) -> list[Place]:
         """The place of a keyword that the constructor takes by ``**kwargs``."""

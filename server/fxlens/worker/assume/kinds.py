@@ -78,6 +78,8 @@ def _by_use(view: View, vote) -> None:  # type: ignore[no-untyped-def]
                     vote(known[0], known[1], "use")
             elif kind == "key_of":
                 vote("str" if isinstance(detail[0], str) else "int", 6.0, "use")
+            elif kind == "documented":
+                vote(detail, 4.0 * near, "use")
             elif kind == "isinstance":
                 kind = _OF_TYPE.get(detail, "")
                 # A generic helper checks this for all of its arguments.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..scope import AttrDict, spelled
@@ -18,6 +20,9 @@ from .slots import Option, Slot
 
 MOST = 16
 DEEPEST = 4
+_MEMBERS = {"rnn": ("LSTM", "GRU"), "cell": ("LSTM", "GRU"), "norm": ("BatchNorm2d", "LayerNorm")}
+"""What modules have under names with such a word in them."""
+_USUAL_MEMBERS = ("ReLU", "relu", "GELU", "gelu", "BatchNorm2d", "LayerNorm", "Linear", "resnet18")
 _NESTED = {"config", "mapping", "module", "call", "list", "tuple", "callable", "class", "norm", "act"}
 
 
@@ -36,6 +41,7 @@ class Options:
         self.target = target
         self.depth = 0
         self._modules = Modules(self)
+        self._rows: dict[str, list[tuple[Any, ...] | list[Any]]] | None = None
 
     def slot(
         self,
@@ -63,6 +69,7 @@ class Options:
             found += row[:1]
         if rows and ranked[0][0] in ("str", "choice", "callable", "module", "class"):
             found += rows[0][1:6]
+        found += self._of_others(slot)
         found += [row[0] for row in rows[1:] if row]
         for row in rows:
             found += row[1:]
@@ -112,6 +119,16 @@ class Options:
             return []
         return method(slot, how)
 
+    def _of_others(self, slot: Slot) -> list[Option]:
+        """Lists that are defaults of parameters of this name elsewhere in the module: ``kernel=(1, 3, 3, 1)``."""
+        if self._rows is None:
+            self._rows = {}
+            for function in _functions(self.names, self.target.__module__):
+                for name, each in inspect.signature(function).parameters.items():
+                    if type(each.default) in (list, tuple) and each.default and literal(each.default) is not None:
+                        self._rows.setdefault(name, []).append(each.default)
+        return [Option("hint", "use", repr(each)) for each in self._rows.get(slot.name, ())]
+
     def _fallbacks(self, slot: Slot) -> list[Option]:
         guess = habit(slot.name)
         number = guess is not None and guess.kind in ("int", "number")
@@ -158,19 +175,21 @@ class Options:
         return [Option("bool", how, first), Option("bool", how, "True" if first == "False" else "False")]
 
     def _str(self, slot: Slot, how: str) -> list[Option]:
-        texts = [repr(each) for each in slot.view.details("compare") if type(each) is str and each]
-        texts += [repr(key) for detail in slot.view.details("key_of") for key in detail if isinstance(key, str)]
+        compared = [repr(each) for each in slot.view.details("compare") if type(each) is str and each]
+        compared += [repr(key) for detail in slot.view.details("key_of") for key in detail if isinstance(key, str)]
         usual = strings(slot.name)
-        for holder in slot.view.details("name_in"):
-            texts += self._members(holder.value, slot.name)
+        holders = [each.value for each in slot.view.details("name_in")]
+        # What a module has under that name, `getattr(nn, rnn_type)`, before what the code makes an exception of.
+        named = [name for each in holders for name in self._members(each, _MEMBERS.get(_part_of(slot.name), ()))]
+        others = [name for each in holders for name in self._members(each, (*words(slot.name), *_USUAL_MEMBERS))]
+        texts = [*named, *compared, *others]
         if not texts:
             return [Option("str", "name" if usual else how, each) for each in usual or ("'a'",)]
         wanted = [each for each in usual if each in texts]
         return [Option("str", how, each) for each in dict.fromkeys([*wanted, *texts])]
 
-    def _members(self, holder: Any, name: str) -> list[str]:
-        usual = [*words(name), "ReLU", "relu", "GELU", "gelu", "BatchNorm2d", "LayerNorm", "Linear", "resnet18"]
-        return [repr(each) for each in usual if hasattr(holder, each)]
+    def _members(self, holder: Any, names: Sequence[str]) -> list[str]:
+        return [repr(each) for each in names if hasattr(holder, each)]
 
     def _choice(self, slot: Slot, how: str) -> list[Option]:
         found = []
@@ -321,6 +340,19 @@ def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
     if isinstance(node, ast.Call) and called.rpartition(".")[2] == "Namespace" and not node.args:
         return called, ast.Dict([ast.Constant(each.arg) for each in node.keywords], [k.value for k in node.keywords])
     return "", node
+
+
+def _functions(names: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions of a module, and the methods of its classes."""
+    for each in list(names.values()):
+        if getattr(each, "__module__", None) == module:
+            inner = vars(each).values() if isinstance(each, type) else [each]
+            yield from (one for one in inner if isinstance(one, FunctionType))
+
+
+def _part_of(name: str) -> str:
+    """The word of a name that `_MEMBERS` knows."""
+    return next((each for each in words(name) if each in _MEMBERS), "")
 
 
 def _is_name(key: object) -> bool:
