@@ -39,19 +39,17 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Speaks of cells where features speak of notebooks.  Corrects six things in pygls: it keeps the future of every
-    notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
-    folders while work is under way, it leaves a request without an answer whose parameters are not as LSP describes
-    them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
-    waits, and it takes form feeds for line ends where a client edits a text, and seconds for thousands of such
-    edits."""
+    """Translates between cells and notebooks. Corrects six things in pygls: it keeps the future of every notification
+    forever; it accepts a second ``initialize``, which could change capabilities and folders during work; it does not
+    answer requests with invalid parameters; it runs commands with missing arguments; it encodes answers of megabytes in
+    the event loop; and in edits it treats form feeds as line ends, and takes seconds for thousands of edits."""
 
     _server: FxLensServer
     _begun = False
 
     def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         if isinstance(result, Encoded) and self._server.cells.speak_in(msg_id, result):
-            result = json.loads(result)  # lines of it may be those of cells
+            result = json.loads(result)  # its lines may be those of cells
         if error is not None or not isinstance(result, Encoded) or self.writer is None:
             super()._send_response(msg_id, result, error)
             return
@@ -117,7 +115,7 @@ def _change(change: types.TextDocumentContentChangeEvent) -> str | tuple[Place, 
 
 
 class FxLensServer(LanguageServer):
-    """A pygls server with a session.  Features put what they do for a document into ``on_*``."""
+    """A pygls server with a session.  Features register their handlers for documents in ``on_*``."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -133,16 +131,16 @@ class FxLensServer(LanguageServer):
         self.model_jobs = ModelJobs(self)
         self.agents = Agents(self)
         self.loop: asyncio.AbstractEventLoop | None = None
-        """From ``initialize`` on, before which nothing is begun."""
+        """Set by ``initialize``, before which nothing is started."""
         self.settings_requests = 0
-        """How often the client was asked for its settings."""
+        """The number of requests for the client's settings."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
         self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
         self.on_judged: list[Callable[[FxLensServer, Document], None]] = []
         self.layer_times: dict[str, Times] = {}
-        """By document: where the last benchmark's time went."""
+        """By document: the times of the last benchmark by layer."""
 
     @property
     def encoding(self) -> str:
@@ -158,7 +156,7 @@ class FxLensServer(LanguageServer):
         self.views.close()
 
     def end_from_thread(self) -> None:
-        """``end``, from another thread than the loop's; returns when it is done."""
+        """``end``, called from a thread other than the loop's; returns when it is done."""
         if self.loop is not None:
             asyncio.run_coroutine_threadsafe(self.end(), self.loop).result()
 

@@ -1,4 +1,4 @@
-"""Fixes that are proven on one model: what else uses the code that they change computes the same as before."""
+"""Fixes that are proven on one model do not change the results of other users of the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 
-# Each model has a problem whose fix changes what somebody else, or another construction of it, relies on.
+# Each model has a problem whose fix affects other code, or another construction of the model.
 FILES = {
     "attribute_of_a_part": """
 class Inner(nn.Module):

@@ -1,4 +1,4 @@
-"""What user code leaves behind when those that watch over it die, or when it makes clearing up hard."""
+"""Leftovers of user code when its supervisors die, or when it prevents clean-up."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_process_outlives_the_command(tmp_path: Path, name: str, report):
-    """Of the two that a constructor starts, one is in a session of its own."""
+    """A constructor starts two, one of them in its own session."""
     kind, then = CASES[name]
     marks = [f"{MARK}-{os.getpid()}-{name.replace(' ', '-')}-{own}" for own in (True, False)]
     do = f"{BOTH.format(mark=marks[0], other=marks[1])}; {then}"

@@ -107,7 +107,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
 
 
 def test_edits_while_another_file_loops(shared: Client, folder: Path, report):
-    """A file in an endless loop, one in Python and one in C: edits of another are answered as before."""
+    """A file in an endless loop, one in Python and one in C: edits of another file are answered as before."""
     loops = [case for case in FATAL if case.name in ("endless loop in Python, forward", "endless loop in C, import")]
     assert len(loops) == 2
     with shared.lent(**{**QUIET, "deadline": 1000}) as server:

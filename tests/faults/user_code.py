@@ -33,14 +33,14 @@ _HOLES = {"import": "AT_IMPORT", "init": "IN_INIT", "forward": "IN_FORWARD"}
 
 @dataclass(frozen=True)
 class Case:
-    """``codes`` is what is found, nothing else; empty where the model is traced as if nothing were."""
+    """``codes`` are exactly the findings; empty if the model is traced normally."""
 
     name: str
     where: str
     statement: str
     codes: tuple[str, ...] = ()
     says: str = ""
-    """What the message has to hold."""
+    """Required parts of the message."""
     line_known: bool = True
     offset: int = 0
     """The line of the finding, from the first of the statement."""

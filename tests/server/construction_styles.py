@@ -1,4 +1,4 @@
-"""Small repositories in the styles that real ones are written in: their files by path."""
+"""Small repositories in the styles of real ones: their files by path."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: 
 
 
 def test_that_models_are_made_without_memory_answers_no_question(report: dict):
-    """A guard by device is answered as where the model runs, not as on the meta device."""
+    """A condition on the device is decided as where the model runs, not as on the meta device."""
     (finding,) = report["device.py"]["findings"]
     assert finding["code"] == "FX102" and "is False on the example inputs" in finding["message"]
 
@@ -373,7 +373,7 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
 
 
 def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
-    """Each with the others' results, and never a calm exit status."""
+    """Each with the results of others, and always an exit status that reports it."""
     (tmp_path / "net.py").write_text(BROKEN)
     (tmp_path / "deep.ipynb").write_text('{"a":' * 5000)
     done = fxlens("check", "net.py", "deep.ipynb", "--quick", "--format", "json", cwd=tmp_path)
@@ -474,7 +474,7 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
-    """By the command line, by the project, by a comment: the other problem is mended."""
+    """By the command line, by the project, by a comment: the other problem is fixed."""
     path = tmp_path / "net.py"
     ignored = ("if x.sum() > 0:  # fxlens: ignore[FX101]", "len(x)", "assert x.max() < 9")
     text = BROKEN.replace("if x.sum() > 0:", f"{ignored[2]}\n        {ignored[0]}")

@@ -1,5 +1,4 @@
-"""Small repositories in the styles that real ones are written in, checked with nothing configured by the real
-command."""
+"""Small repositories in the styles of real ones, checked by the real command without configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What further repositories lean on: tables with values that are computed from data, layers that are scripted in a
-constructor, models around models, packages whose folder is empty or that lack a name, models that are fetched, and
-configurations in Python."""
+"""Features of further third-party repositories: tables with values that are computed from data, layers that are
+scripted in a constructor, models around models, packages whose folder is empty or that lack a name, models that are
+fetched, and configurations in Python."""
 
 from __future__ import annotations
 

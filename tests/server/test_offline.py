@@ -1,4 +1,4 @@
-"""To look at a file uses no network, and leaves nothing in the repository."""
+"""Checking a file uses no network, and leaves nothing in the repository."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ LACKING = {
 
 @pytest.mark.parametrize("what", LACKING)
 def test_fixes_are_proven_without_what_the_machine_has_not(client: Client, workspace: Path, what: str):
-    """The model is made for the proof as it was for the trace."""
+    """For the proof, the model is constructed as for the trace."""
     model = workspace / f"without_{what.split()[-1]}.py"
     text = WEIGHTS.replace("from helper import SIZE\n", "SIZE = 4\n").replace(
         "self.linear(x)", "self.linear(x) / len(x)"

@@ -1,4 +1,4 @@
-"""What older repositories, and those for devices that are not there, lean on: names that packages no longer have,
+"""Features of older third-party repositories, and of those for missing devices: names that packages no longer have,
 packages that the code goes on without, classes inside of decorators, extensions that constructors compile."""
 
 from __future__ import annotations

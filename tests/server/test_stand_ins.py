@@ -1,4 +1,4 @@
-"""What stands in for devices, tokenizers, registries and folders that a constructor expects, each by itself."""
+"""Stand-ins for devices, tokenizers, registries and folders that a constructor expects."""
 
 from __future__ import annotations
 

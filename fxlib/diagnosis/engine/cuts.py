@@ -1,4 +1,4 @@
-"""Expressions that fail with an exception, left out of the next run, and what stands in their place."""
+"""Cuts: failing expressions that are left out of the next run, and the values that replace them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAPPINGS = (dict, nn.ModuleDict, nn.ParameterDict)
 
 
 def _evaluated(node: Any, frame: Any) -> Any:
-    """The value of a name with attributes and constant items after it."""
+    """The value of a dotted name with constant subscripts."""
     if not all(isinstance(inner, _PLAIN) for inner in ast.walk(node)):
         raise _CannotTell
     code = compile(ast.Expression(node), "<container>", "eval", dont_inherit=True)
@@ -52,7 +52,7 @@ def _items(container: Any) -> list[Any]:
 
 
 def _acts(item: Any) -> bool:
-    """Whether more can go wrong with ``item`` than with a number. Traced values are unknown either way."""
+    """Whether ``item`` can cause further problems, unlike a number. Traced values are unknown either way."""
     if isinstance(item, (*_SEQUENCES, *_MAPPINGS)):
         return any(_acts(inner) for inner in _items(item))
     return not isinstance(item, Proxy) and (callable(item) or isinstance(item, torch.Tensor))
@@ -63,12 +63,12 @@ def _kind(item: Any) -> Any:
 
 
 def prepare() -> bool:
-    """Have torch load what its first fake tensors need, which takes a moment. False when that was done before."""
+    """Make torch load the modules for its first fake tensors, which is slow. False when that was done before."""
     if _prepared:
         return False
     _prepared.append(True)
     with fake_mode():
-        torch.empty(1, 1).permute(1, 0)  # for which torch loads its distributed tensors
+        torch.empty(1, 1).permute(1, 0)  # makes torch load its distributed tensors
     return True
 
 
@@ -77,8 +77,8 @@ class _CannotTell(Exception):
 
 
 class Cut(NamedTuple):
-    """A place that is left out because the rule ``code`` is broken there. With ``misled``, the finding that it misleads
-    the trace, it gives what a normal run has. ``plain`` where it reads no traced value."""
+    """A place that is left out because it violates the rule ``code``. With ``misled``, the finding that it misleads the
+    trace, it gets its value from a normal run. ``plain`` if it reads no traced value."""
 
     place: Place
     code: str
@@ -87,7 +87,7 @@ class Cut(NamedTuple):
 
 
 class Cuts:
-    """The places that were cut, in order; their numbers are what the rewritten code has in their place."""
+    """The places that were cut, in order; the rewritten code has their numbers instead."""
 
     def __init__(self, instrumentation: Instrumentation) -> None:
         self._instrumentation = instrumentation
@@ -98,11 +98,11 @@ class Cuts:
         return self._cuts[number]
 
     def has_plain(self, span: Span) -> bool:
-        """Whether a place that reads no traced value was left out within ``span``."""
+        """Whether ``span`` contains a cut that reads no traced value."""
         return any(each.plain and within(each.place.span, span) for each in self._cuts)
 
     def cut(self, place: Place, code: str, misled: Finding | None = None, plain: bool = False) -> bool:
-        """Leave out ``place`` from the next run on. False when that is not possible, or was done before."""
+        """Leave out ``place`` from the next run on. False if that is not possible, or was done before."""
         if place.span in self._spans:
             return False
         self._spans.add(place.span)
@@ -111,13 +111,13 @@ class Cuts:
 
 
 class Filling:
-    """What stands at the cuts during one run."""
+    """The values at the cuts during one run."""
 
     def __init__(self, run: Run, cuts: Cuts, choices: Choices) -> None:
         self.run, self.cuts, self.choices = run, cuts, choices
 
     def fill(self, number: int, kept: Any = None) -> Any:
-        """The value at a cut: what the expression gives on the example values, or an unknown traced value."""
+        """The value at a cut: the expression's value on the example inputs, or an unknown traced value."""
         place, code, misled, plain = self.cuts[number]
         if kept is None:
             if isinstance(place.node, (ast.Raise, ast.Assert)):
@@ -132,7 +132,7 @@ class Filling:
         except Exception:
             self.run.guessed = True
             if misled is not None and code == misled.code:
-                # Tracing gives the wrong answer here; of a bool the right one is known.
+                # Tracing gives the wrong value here; for a bool, the right one is known.
                 value = kept()
                 return not value if isinstance(value, bool) else value
             found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)
@@ -140,8 +140,8 @@ class Filling:
         return self._as_traced(value, code)
 
     def _looked_up(self, number: int, node: Any, frame: Any) -> list[Any]:
-        """In a list of one, what stands for a module, a parameter or a function that a traced value picks out of a
-        container: each kind in turn, for every one may have problems of its own. Empty for numbers and the like."""
+        """In a list of one, an item for a lookup of a module, parameter or function by a traced value: each kind in
+        turn, since each may have its own problems. Empty for numbers and the like."""
         if not isinstance(node, ast.Subscript):
             return []
         try:
@@ -159,13 +159,13 @@ class Filling:
         return [kinds[self.choices.item(number, len(kinds))]]
 
     def _built(self, node: Any, frame: Any) -> list[Any]:
-        """In a list of one, a module of the kind that the expression makes, with 1 for every size that is not known:
-        what is done with it may fail too. Empty for everything else."""
+        """In a list of one, a module like the one that the expression constructs, with 1 for every unknown size, since
+        its uses may fail too. Empty for everything else."""
         if not isinstance(node, ast.Call):
             return []
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in _FLUENT:
-            # These give the module that they are called on.
+            # These return the module itself.
             try:
                 with self.run.aside():
                     owner = _evaluated(function.value, frame)
@@ -200,7 +200,7 @@ class Filling:
             if item is FakeTensor:
                 return torch.Tensor
             if type(item).__module__ == "numpy" and hasattr(item, "item") and not getattr(item, "shape", ()):
-                return item.item()  # as torch and math would give it
+                return item.item()  # as torch and math return it
             return self._unknown(code, TensorMeta.of(item)) if isinstance(item, torch.Tensor) else item
 
         return map_values(value, one)
@@ -217,7 +217,7 @@ class Filling:
         for name in names & local.keys():
             scope[name] = map_values(local[name], lambda item: self._real(item, mode))
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-        # A function, so that it does not look like the top level of a module.
+        # A function, so that it does not look like module level.
         function = ast.copy_location(ast.Lambda(args=empty, body=node), node)
         code = compile(ast.Expression(function), "<cut>", "eval", dont_inherit=True)
         with mode:

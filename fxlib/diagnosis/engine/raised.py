@@ -1,4 +1,4 @@
-"""What an exception of user code says."""
+"""The text of an exception from user code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["text_of"]
 
 
 def text_of(error: BaseException | None) -> str:
-    """Its message, in which its own code has no part: that may raise too, as that of one that holds itself does."""
+    """Its message, computed without calling its own code, which may raise as well."""
     try:
         return str(error)
     except BaseException as broken:

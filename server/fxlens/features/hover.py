@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 _PATIENCE = 1.0
-"""Seconds to wait for a trace where nothing is known yet of a line that may be a model's."""
+"""Seconds to wait for a trace if nothing is known yet of a line that may belong to a model."""
 _MOMENT = 0.05
-"""Seconds to wait where the last trace can answer too, or where no trace will have an answer."""
+"""Seconds to wait if the last trace can answer too, or probably no trace will."""
 _CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
 
 Hovered = tuple[str, Span]
-"""Markdown, and the span that it is about."""
+"""Markdown, and the span that it describes."""
 
 
 def register(server: FxLensServer) -> None:
@@ -42,7 +42,7 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return None
-        # While one types, the trace before the last edit can speak of every line that was not touched.
+        # During editing, the previous trace still holds for every unchanged line.
         waited = ls.session.record(document.uri)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(waited, _PATIENCE if _may_know_more(document, at.line) else _MOMENT)
@@ -61,7 +61,7 @@ def register(server: FxLensServer) -> None:
 
 
 def _may_know_more(document: Document, line: int) -> bool:
-    """Whether a trace on its way may know something of a line (from 0) that the last one did not."""
+    """Whether a running trace may know something about a line (from 0) that the last one did not."""
     return document.line_of_record(line) is None and _CLASS.search(document.text) is not None
 
 
@@ -76,7 +76,7 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
 
 
 def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the document's own record has to say of a position; the span is in the present text."""
+    """Hover from the document's own record; the span is in the current text."""
     was = document.line_of_record(line)
     if was is None or document.record is None:
         return None
@@ -98,7 +98,7 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
 
 
 def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the models of other documents make of a position here, and which of their calls led to it."""
+    """Hover from models of other documents that run this position, with the calls that led to it."""
     for reader, record in ls.session.readers(document):
         found = source_nodes.at(record, document.path, line, column)
         if found:
@@ -117,7 +117,7 @@ def origin(reader: Document, found: list[source_nodes.Occurrence]) -> str:
     file = os.path.basename(reader.path)
     head = f"Called by {descriptions.code(found[0].target)} of {descriptions.code(file)}"
     lines = positions.lines_of(reader.record_text)
-    # The lines of a notebook as one text are nobody's.
+    # Lines of a notebook's joined text mean nothing to the user.
     number = "" if is_notebook(reader.path) else "line {} "
     lines_of_calls = [number.format(span["line"]) + descriptions.code(_line(lines, span)) for span in calls.values()]
     return f"{head}: {source_nodes.several(lines_of_calls)}" if lines_of_calls else head
@@ -136,7 +136,7 @@ def _owner(record: Record, found: list[source_nodes.Occurrence]) -> Target:
 
 
 def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the models make of a submodule, at the line (from 1) of a constructor that creates it."""
+    """Hover for a submodule, at the line (from 1) of the constructor that creates it."""
     member = None if document.is_long else member_at(document.text, document.path, line, column)
     own = [(document, document.record)] if document.record is not None else []
     known = [
@@ -144,7 +144,7 @@ def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> 
         for reader, record in [*own, *ls.session.readers(document)]
         if member is not None and (found := modules.instances(record, document.path, member.owner)) is not None
     ]
-    # A model whose inputs somebody gave says more than one whose inputs were assumed.
+    # A model with given inputs says more than one with assumed inputs.
     for reader, found in sorted(known, key=lambda each: assumed(each[1].target)):
         assert member is not None
         text = descriptions.describe_member(member, found, _uses(document, reader, member, found))

@@ -79,7 +79,7 @@ def describe_target(target: Target) -> str:
 
 
 def role(target: Target) -> str:
-    """Whether the class is meant to be captured and how that is known, in a few words; empty where nothing says so."""
+    """Whether the class is meant to be captured, and why, in a few words; empty if unknown."""
     return f"{_ROLES[target['role']]}: {target['why']}" if target["role"] else ""
 
 
@@ -89,7 +89,7 @@ def _origins(target: Target) -> list[tuple[str, Origin]]:
 
 
 def where(origin: Origin) -> str:
-    """Where a construction or inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
+    """The source of a construction or inputs: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
     if origin["file"]:
         name = os.path.basename(origin["file"])
         return f"{name}:{origin['line']}" if origin["line"] else name
@@ -100,14 +100,14 @@ def where(origin: Origin) -> str:
 
 
 def _captures(target: Target) -> str:
-    """Markdown of what the other captures do with a model: a row for each."""
+    """Markdown of the other captures' verdicts on a model: a row for each."""
     names = {**NAMES, "strict": "torch.export, `strict=True`", "shapes": "torch.export, other sizes"}
     rows = [f"| {names[each['capture']]} | {verdict_text(each)} |" for each in told(target)]
     return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """What one capture does, in a sentence."""
+    """The verdict of one capture, as a sentence."""
     if verdict["outcome"] == "parts":
         count = verdict["graphs"]
         return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
@@ -118,7 +118,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _call(found: Sequence[Occurrence], model: Target, text: str) -> str:
-    """Markdown of a call that leads to several nodes: the modules that it runs, what they do, and their totals."""
+    """Markdown of a call that leads to several nodes: the modules that it runs, their operators, and their totals."""
     visits = modules.visits(found)
     paths = [modules.called_by(visit, model["nodes"], text) for visit in visits]
     part = [node for visit in visits for node in visit]
@@ -134,7 +134,7 @@ def _call(found: Sequence[Occurrence], model: Target, text: str) -> str:
 
 
 def describe_member(member: Member, found: modules.Instances, uses: Sequence[str]) -> str | None:
-    """Markdown of a submodule where its class creates it; None where the model never runs it.
+    """Markdown of a submodule at the place where its class creates it; None if the model never runs it.
 
     ``uses`` are the lines that call it, as Markdown.
     """
@@ -178,7 +178,7 @@ def _markdown(head: str, flow: str, facts: list[str]) -> str:
 
 
 def code(text: str) -> str:
-    """The text as Markdown code, whatever it holds: names come from user code."""
+    """The text as Markdown code, with any characters, since names come from user code."""
     flat = " ".join(text.split())
     fence = "`" * (max((len(run) for run in _backticks(flat)), default=0) + 1)
     space = " " if flat.startswith("`") or flat.endswith("`") else ""

@@ -1,4 +1,4 @@
-"""Which nodes of a record come from which places of a file, and the values of lines. No LSP in it."""
+"""Maps places of a file to nodes of a record, and lines to values. No LSP in it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .drawing import value_text
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A stretch of the file that ``node`` comes from: its own expression, or a call on the way to it."""
+    """A range of the file that ``node`` comes from: its own expression, or a call in its call path."""
 
     span: Span
     node: Node
     own: bool
     target: str
     returned: object = None
-    """What a call on the way gives, if ``node`` is the last in it."""
+    """The result of a call in the call path, if ``node`` is the last in it."""
 
 
 def places(record: Record, path: str) -> list[Occurrence]:
@@ -60,7 +60,7 @@ def files(record: Record) -> frozenset[str]:
 
 @dataclass
 class LineValue:
-    """What a line of a forward gives: the value of the last expression that ends on it."""
+    """The value of a line of a forward: that of the last expression that ends on it."""
 
     line: int
     values: list[str]
@@ -85,15 +85,15 @@ class LineValue:
 
 
 def line_values(record: Record, path: str) -> list[LineValue]:
-    """The value of each traced line of the file that gives a tensor; where several models reach it, that of the one
-    that counts there (`_Models`)."""
+    """The value of each traced line of the file that yields a tensor; if several models reach it, that of the relevant
+    one (`_Models`)."""
     models = _Models(record, path)
     return [of_line[min(of_line, key=models.rank(line))] for line, of_line in sorted(models.values.items())]
 
 
 class _Models:
-    """Which of several models counts in a class: the largest that gives on its lines what the trace of the class itself
-    gives, since its lens names the inputs of that.  Others use it with other sizes."""
+    """Chooses the relevant model for a class: the largest one whose values on its lines equal those of the class's own
+    trace, since the lens shows that trace's inputs. Other models use it with other sizes."""
 
     def __init__(self, record: Record, path: str) -> None:
         self._sizes = {target["name"]: len(target["nodes"]) for target in record["targets"]}
@@ -114,7 +114,7 @@ class _Models:
                     self.values.setdefault(line, {})[name] = value
 
     def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
-        """Orders models by name, the one that counts on a line first."""
+        """Orders models by name, the relevant one on a line first."""
         at = bisect_right(self._heads, line, key=lambda head: head[0]) - 1
         agreeing = self._that_agree(self._heads[at][1]) if at >= 0 else self._sizes
         return lambda name: (name not in agreeing, -self._sizes[name])
@@ -140,10 +140,10 @@ def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
     return found
 
 
-def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
-    """What the call gives that the last place on the line is on the way of.
+def _call_results(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
+    """The result of the call that leads to the last place on the line.
 
-    The record says so of modules.  A function gives of what it computed last what is used outside of it.
+    For modules the record has it. For a function it is the last computed value that is used outside of it.
     """
     last = on_line[-1]
     if last.returned != last.node["name"]:
@@ -158,7 +158,7 @@ def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[obj
 
 
 def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
-    """``(f32[2, 8], f32[2])`` for what a call gives."""
+    """``(f32[2, 8], f32[2])`` for the result of a call."""
     match given:
         case None:
             return "…"
@@ -171,9 +171,8 @@ def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
     raise TypeError(given)
 
 
-def _taken_apart(on_line: list[Occurrence]) -> list[Occurrence]:
-    """The places without the items at the end that ``a, (b, c) = …`` takes: such a place does not hold what it is
-    taken from."""
+def _without_unpacked_items(on_line: list[Occurrence]) -> list[Occurrence]:
+    """The places without the trailing items that ``a, (b, c) = …`` unpacks."""
     spans = {place.node["name"]: place.span for place in on_line}
     end = len(on_line)
     while end > 1 and on_line[end - 1].own and (item := on_line[end - 1].node)["target"] == "operator.getitem":
@@ -191,8 +190,8 @@ def _line_value(
     nodes: Mapping[str, Node],
     users: Mapping[str, set[str]],
 ) -> LineValue | None:
-    # What is computed last on a line is its outermost expression, whose value the line assigns, and may take apart.
-    on_line = _taken_apart(on_line)
+    # The last computed value of a line is that of its outermost expression, which the line assigns and may unpack.
+    on_line = _without_unpacked_items(on_line)
     last = on_line[-1]
     if last.own:
         again = _visits(on_line, last.span, types)
@@ -200,7 +199,7 @@ def _line_value(
     else:
         values = [
             (text, last.node["module_path"])
-            for given in _given(on_line, users)
+            for given in _call_results(on_line, users)
             if "[" in (text := _returned_text(given, nodes))
         ]
     if not values:
@@ -215,9 +214,9 @@ def several(names: list[str], most: int = 3) -> str:
 
 
 def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> list[Node]:
-    """The last node of each time that the expression was reached.
+    """The last node of each execution of the expression.
 
-    A container of torch, such as Sequential, calls its parts from one expression: they are one visit. A ModuleList
+    A container of torch, such as Sequential, calls its parts from one expression: these are one visit. A ModuleList
     calls nothing, so its parts were called one by one.
     """
     found: list[Node] = []
@@ -235,9 +234,9 @@ def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> 
 
 
 def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
-    """The places around a position, of the narrowest expression only; several when it was reached more than once.
+    """The places around a position, of the narrowest expression only; several if it was reached more than once.
 
-    Of several models that have the expression, one counts (`_Models`).
+    If several models have the expression, the relevant one counts (`_Models`).
     """
     models = _Models(record, path)
     around = [place for place in models.places if _holds(place.span, line, column)]

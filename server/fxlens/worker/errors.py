@@ -1,4 +1,4 @@
-"""What a job may say of an exception of user code."""
+"""Texts for exceptions of user code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def brief(error: BaseException | None) -> str:
 
 
 def text_of(error: BaseException | None) -> str:
-    """Its message, whatever its own code does when it is asked for."""
+    """Its message, even if its own code raises."""
     try:
         return str(error)
     except BaseException as broken:

@@ -1,4 +1,4 @@
-"""Findings for what user code raises where nothing may: the class and the line that are at fault, and what to do."""
+"""Findings for unexpected exceptions of user code: the responsible class and line, and what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def name_span(job: Job, target: Target) -> Span:
 
 
 def raised(job: Job, target: Target, error: BaseException, doing: str) -> Finding:
-    """A class whose code raised while it was being ``doing``."""
+    """The finding for a class whose code raised during ``doing``."""
     span = tracebacks.of_traceback(error.__traceback__, job.path) or name_span(job, target)
     code, text = "FX199", f"{target.name} could not be traced: {doing} raised {brief(error)}"
     if isinstance(error, SystemExit):
@@ -41,7 +41,7 @@ def raised(job: Job, target: Target, error: BaseException, doing: str) -> Findin
         from fxlib.ir.span import is_hidden
 
         if not any(os.path.isfile(file) and not is_hidden(file) for file in tracebacks.files(error.__traceback__)):
-            # It is torch that walks through the layers.
+            # torch walks through the layers there.
             text = f"The layers of {target.name} are nested deeper than Python's recursion limit: {brief(error)}"
     elif isinstance(error, MemoryError):
         code, text = "FX307", f"{target.name} ran out of memory while {doing}"
@@ -80,7 +80,7 @@ def unusable_tracer(job: Job, error: BaseException) -> Finding:
 
 
 def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
-    """The file raised while it was executed; ``partly`` where its classes are there all the same."""
+    """The file raised during execution; ``partly`` if its classes exist nevertheless."""
     if partly:
         span = tracebacks.of_traceback(error.__traceback__, job.path)
         missing = placeholders.MARK in text_of(error)
@@ -90,7 +90,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         unnamed = isinstance(error, NameError)
         if is_notebook(job.path) and unnamed:
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
-        # A script that ends, finds no data, package or device, or gets no answer or arguments, is not wrong elsewhere.
+        # A script that exits, or lacks data, a package, a device, network or arguments, may work elsewhere.
         elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
         elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
         if network.refused:
@@ -125,7 +125,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
 
 
 def _raised_by(job: Job, error: BaseException) -> list[Related]:
-    """The line of another file that raised, where that is not this one."""
+    """The line of another file that raised, if it is not this file."""
     other = tracebacks.elsewhere(error.__traceback__, job.path)
     if other is None:
         return []
@@ -134,7 +134,7 @@ def _raised_by(job: Job, error: BaseException) -> list[Related]:
 
 
 def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
-    """Things that the file imports were replaced, so that its classes could be judged."""
+    """The finding for imports that were replaced so that classes could be judged."""
     related: list[Related] = []
     parts, span = [], None
     for name, (file, line) in what.modules.items():
@@ -179,7 +179,7 @@ def _folder(job: Job, path: str) -> str:
 
 
 def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -> bool:
-    """Whether a name is missing that its file imports, under a condition or in a ``try``."""
+    """Whether the missing name is one that its file imports conditionally or in a ``try``."""
     missing = _NAME.search(finding["message"])
     span = finding["span"]
     text = read(span["file"]) if missing and span else None
@@ -194,5 +194,5 @@ def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -
 
 
 def is_of_file(error: SyntaxError, path: str) -> bool:
-    """Whether a syntax error is in this file; one without a file is in other text, since this file has been parsed."""
+    """Whether a syntax error is in this file; one without a file name is in other text, since this file was parsed."""
     return error.filename is not None and key(error.filename) == key(path)

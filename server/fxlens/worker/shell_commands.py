@@ -1,4 +1,4 @@
-"""Programs that a script starts where it begins: ``os.system("python setup.py develop")``."""
+"""Suppresses programs that a script starts at its beginning: ``os.system("python setup.py develop")``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def none_started() -> Iterator[None]:
-    """``os.system`` starts nothing, as if all went well: looking at a file must not install or build anything."""
+    """Makes ``os.system`` do nothing and report success, since checking a file must not install or build anything."""
     before = os.system
     os.system = lambda command: 0
     try:

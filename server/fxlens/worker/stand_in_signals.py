@@ -1,5 +1,5 @@
-"""What stands for functions of scipy, librosa and torchaudio that give constants of models: windows, filters on the
-scale of mel, the matrix of a cosine transform, polynomials."""
+"""Stand-ins for functions of scipy, librosa and torchaudio that compute constants of models: windows, mel filters, the
+matrix of a cosine transform, polynomials."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """What a function of this dotted name does; None where that is not known."""
+    """The implementation of a function of this dotted name; None if unknown."""
     known = _FUNCTIONS.get(name.partition(".")[0], {})
     return next((each for last, each in known.items() if name.endswith(f".{last}")), None)
 
 
 def _window(window: Any, Nx: int, fftbins: bool = True) -> Any:
-    """Hann's and Hamming's; others, of which only the length counts, are like Hann's."""
+    """Hann and Hamming windows; for others only the length matters, and Hann is used."""
     import numpy as np
 
     at = 2 * np.pi * np.arange(Nx) / (Nx if fftbins else Nx - 1)
@@ -30,7 +30,7 @@ def _kaiser(M: int, beta: float, sym: bool = True) -> Any:
 
 
 def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float = 2.0, **_: Any) -> Any:
-    """A low pass."""
+    """A low-pass filter."""
     import numpy as np
 
     at = np.arange(numtaps) - (numtaps - 1) / 2
@@ -42,7 +42,7 @@ def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float =
 
 
 def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
-    """How likely each ``k`` is."""
+    """The probability of each ``k``."""
     import numpy as np
 
     def one(k: float, n: float, a: float, b: float) -> float:
@@ -55,7 +55,7 @@ def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
 
 
 def _polynomial(values: str) -> Callable[..., Any]:
-    """One of these, of a degree, at a place; the degree is a whole number."""
+    """An orthogonal polynomial of an integer degree at a point."""
 
     def function(n: Any, x: Any) -> Any:
         from numpy import polynomial

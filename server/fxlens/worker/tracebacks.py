@@ -1,4 +1,4 @@
-"""Where in the user's file an exception was raised: the span of its innermost expression in a traceback."""
+"""The place in the user's file where an exception was raised: the span of its innermost expression in a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirna
 
 
 def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
-    """The innermost expression of ``path`` in the traceback; None where it has no part in it."""
+    """The innermost expression of ``path`` in the traceback; None if it is not in it."""
     wanted, found = key(path), None
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -46,8 +46,8 @@ def files(traceback: TracebackType | None) -> set[str]:
 
 
 def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
-    """The innermost line of a file that is neither ``path`` nor a part of Python, where an import of ``path`` failed;
-    None where ``path`` itself failed."""
+    """If an import of ``path`` failed, the innermost line of a file that is neither ``path`` nor part of Python; None
+    if ``path`` itself failed."""
     found: tuple[str, int] | None = None
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
@@ -73,6 +73,6 @@ def of_import(tree: ast.Module, path: str, line: int) -> Span | None:
 
 
 def instruction_after(code: CodeType, offset: int) -> str:
-    """The name of the instruction after the one at ``offset``: ``POP_TOP`` where nothing uses what a call gives."""
+    """The name of the instruction after the one at ``offset``: ``POP_TOP`` if the result of a call is unused."""
     after = (each.opname for each in dis.get_instructions(code) if each.offset > offset)
     return next((name for name in after if name != "CACHE"), "")

@@ -182,7 +182,7 @@ def test_hidden_files():
 
 
 def test_matching_by_line_agrees_with_columns(graph):
-    """The way of Python 3.10 finds what the columns of newer versions say, call expressions in order."""
+    """The method for Python 3.10 finds the same call expressions, in order, as the columns of newer versions."""
     agreed = total = 0
     for node in graph.nodes:
         site = node._site

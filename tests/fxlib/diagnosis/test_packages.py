@@ -1,4 +1,4 @@
-"""What fails inside an installed package is found at the user's call of it, and fixed there."""
+"""Failures inside an installed package are reported at the user's call, and fixed there."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Options:
         found += [self._hint(slot, text) for text in self.hints.get(slot.name, ())[:4]]
         ranked = kinds.ranked(slot.view, slot.annotation, slot.default)
         self.depth += 1
-        # One of each kind first: the second best number comes after the best list.
+        # One of each kind first: the second-best number comes after the best list.
         rows = [self.of_kind(kind, how, slot) for kind, how in ranked[:5]]
         self.depth -= 1
         for row in rows[:1]:
@@ -73,7 +73,7 @@ class Options:
         return list(unique.values())[:MOST]
 
     def _hint(self, slot: Slot, text: str) -> Option:
-        """What a call elsewhere passes; of a configuration, the values that are read may become others."""
+        """The argument of a call elsewhere; for a configuration, values that are read may be changed."""
         node = ast.parse(text, mode="eval").body
         head, data = _configuration(node, spelled(AttrDict, self.names))
         if isinstance(node, ast.List) and node.elts and slot.view.places:
@@ -92,7 +92,7 @@ class Options:
             view = View([*slot.view.part("attribute", key).places, *slot.view.part("key", key).places])
             parts[key] = self.slot(key, view, (*slot.path, key))
             parts[key].make = functools.partial(self._hinted, ast.unparse(value))
-        # What nobody seems to read is written once it is asked for.
+        # An argument that is apparently unused is written only once it is needed.
         read = {key: each for key, each in parts.items() if each.view.places} or parts
         rest = {key: each for key, each in parts.items() if key not in read}
         return Option("config" if head else "dict", "hint", head=head, parts=read, known=rest)
@@ -102,11 +102,11 @@ class Options:
         own = self.options(slot) if view.places else []
         asked = view.has("truth") or None in view.details("compare")
         if text == "None" and own and not asked and view.has("index", "item", "iterate", "unpack", "length", "int"):
-            return [own[0], hint, *own[1:]]  # it cannot be what the code is given: something else is put there before
+            return [own[0], hint, *own[1:]]  # the code probably replaces it, so it cannot be the final value
         return [hint, *own]
 
     def of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
-        """What a slot may be if it is of this kind."""
+        """The options of a slot of this kind."""
         method = getattr(self, f"_{kind}", None) or getattr(self._modules, f"of_{kind}", None)
         if method is None or (kind in _NESTED and len(slot.path) > DEEPEST):
             return []
@@ -203,7 +203,7 @@ class Options:
         rank = max([len(d) for d in slot.view.details("dims")], default=2)
         texts = [f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)"]
         if gym_spaces.is_named(slot.name):
-            texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is what is read: frames of a game
+            texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is read: frames of a game
         return [Option("tensor", how, text) for text in texts]
 
     def _space(self, slot: Slot, how: str) -> list[Option]:
@@ -218,7 +218,7 @@ class Options:
         found = [Option("hint", how, row) for row in slot.view.details("row")]  # `assert sizes in [[1, 2], [3]]`
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
             kind = "tuple"
-        # Lists of lists of lists would be very many.
+        # Nested lists of lists would be too many.
         others = (2, 3, 4, 1) if fixed is None and len(slot.path) < 3 else ()
         for count in dict.fromkeys((length, *others)):
             items = []
@@ -251,7 +251,7 @@ class Options:
         return max([*indexes, 3 if slot.view.has("slice") else 2])
 
     def _spread(self, slot: Slot, item: Slot, index: int) -> None:
-        """Widths of stages grow, ``[64, 128, 256]``; sizes of a window do not."""
+        """Lists with growing values for widths of stages, ``[64, 128, 256]``, but not for window sizes."""
         wide = snake(slot.name).endswith("s") and not any(
             part in slot.name for part in ("head", "size", "group", "kernel")
         )
@@ -314,7 +314,7 @@ class Options:
 
 
 def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
-    """``AttrDict({…})`` and ``argparse.Namespace(…)`` as their class and a dict; others as they are."""
+    """``AttrDict({…})`` and ``argparse.Namespace(…)`` as their class and a dict; others unchanged."""
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
     if isinstance(node, ast.Call) and called in (attributes, AttrDict.__name__) and len(node.args) == 1:
         return called, node.args[0]
@@ -328,7 +328,7 @@ def _is_name(key: object) -> bool:
 
 
 def literal(value: Any) -> str | None:
-    """A value as text, where it is made of numbers, texts and containers of them."""
+    """A value as text, if it consists of numbers, strings and containers of them."""
     if value is None or type(value) in (int, bool, str):
         return repr(value)
     if type(value) is float:
