@@ -63,7 +63,7 @@ _PLAIN = {
 
 # What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
 _OF_TENSORS = {
-    "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat", "ceil",
+    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat", "ceil",
     "chunk", "clamp", "clamp_", "clone", "contiguous", "copy_", "cos", "cpu", "cuda", "cumprod", "cumsum", "data",
     "detach", "device", "dim", "div", "div_", "double", "dtype", "eq", "erf", "exp", "exp_", "expand", "expand_as",
     "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt", "half", "index_add", "index_copy",
@@ -401,10 +401,15 @@ class _Asked:
     def _asks(self, name: str, expression: ast.AST, function: FunctionNode) -> bool:
         """Whether evaluating a part of an expression raises unless the value of the name is a tensor, or a number if
         that is asked for."""
-        if self.numbers and isinstance(expression, ast.BinOp | ast.Compare) and _computes(expression):
+        if self.numbers and isinstance(expression, ast.BinOp | ast.Compare):
             sides = [expression.left, *getattr(expression, "comparators", [getattr(expression, "right", None)])]
             if any(getattr(each, "id", None) == name for each in sides):
-                return True
+                others = (each for each in sides if getattr(each, "id", None) != name)
+                return _computes(expression) or (
+                    isinstance(expression, ast.BinOp)
+                    and isinstance(expression.op, ast.Add)
+                    and any(self.holds(each, function) for each in others)
+                )
         if isinstance(expression, ast.Attribute) and _is_of(name, expression.value):
             return expression.attr in _OF_TENSORS and isinstance(expression.ctx, ast.Load)
         if not isinstance(expression, ast.Call):
