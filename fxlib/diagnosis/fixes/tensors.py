@@ -63,9 +63,10 @@ _PLAIN = {
 
 # What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
 _OF_TENSORS = {
-    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat", "ceil",
-    "chunk", "clamp", "clamp_", "clone", "contiguous", "copy_", "cos", "cpu", "cuda", "cumprod", "cumsum", "data",
-    "detach", "device", "dim", "div", "div_", "double", "dtype", "eq", "erf", "exp", "exp_", "expand", "expand_as",
+    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat",
+    "ceil", "chunk", "clamp", "clamp_", "clone", "contiguous", "copy_", "cos", "cpu", "cuda", "cumprod", "cumsum",
+    "data", "detach", "device", "dim", "div", "div_", "double", "dtype", "eq", "erf", "exp", "exp_", "expand",
+    "expand_as",
     "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt", "half", "index_add", "index_copy",
     "index_fill", "index_select", "inverse", "is_cuda", "isfinite", "isinf", "isnan", "item", "le", "log",
     "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
