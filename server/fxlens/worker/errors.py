@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _LONGEST = 300
+_TOO_DEEP = "maximum recursion depth exceeded"
+"""Python adds what it was doing, which depends on how deep the stack was where an endless recursion began."""
 
 
 def brief(error: BaseException | None) -> str:
@@ -20,6 +22,7 @@ def brief(error: BaseException | None) -> str:
 def text_of(error: BaseException | None) -> str:
     """Its message, whatever its own code does when it is asked for."""
     try:
-        return str(error)
+        text = str(error)
     except BaseException as broken:
         return f"(its message cannot be read: {type(broken).__name__})"
+    return _TOO_DEEP if isinstance(error, RecursionError) and text.startswith(_TOO_DEEP) else text
