@@ -568,6 +568,19 @@ def test_an_endless_recursion_is_said_as_one_however_deep_the_stack_was_before(r
     run(test)
 
 
+def test_what_is_written_at_the_end_of_a_text_is_where_it_ends_now(run, monkeypatch):
+    monkeypatch.setattr(kept, "_TRACED", 9)  # all are compared with one rehearsal
+
+    async def test(both: Both) -> None:
+        text = NOTHING_SAID.rstrip()
+        for end in ("", "", "\n", "\n\n", "\n# the end", ""):
+            one, other = await both.records(text + end)
+            assert one == other, end
+        assert len(both.told) == 5 * FORKS
+
+    run(test)
+
+
 KNOWN = {
     "a line that is read": "    def __init__(self):\n        import sys\n        sys._getframe().f_lineno\n",
     "a line that is printed": "    def __init__(self):\n        import warnings\n        warnings.warn('said')\n",

@@ -91,6 +91,8 @@ def between(old: str, before: Sequence[Unit], within: Collection[int], new: str,
             found.lines.update(zip(*((rows, to) if alike else (code, code_now)), strict=True))
             if not alike or function:  # what a function says in comments may be in a fix
                 found.respaced.add(number)
+                if not rows:  # the text ended with the unit before, and so what a fix writes at its end is there
+                    found.respaced.add(number - 1)
         elif function:
             found.changed.add(number)
             found.respaced.add(number)
