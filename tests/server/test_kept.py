@@ -581,6 +581,20 @@ def test_what_is_written_at_the_end_of_a_text_is_where_it_ends_now(run, monkeypa
     run(test)
 
 
+def test_what_a_fix_writes_is_in_the_style_that_the_text_has_now(run, monkeypatch):
+    monkeypatch.setattr(kept, "_TRACED", 9)  # all are compared with one rehearsal
+
+    async def test(both: Both) -> None:
+        text = NOTHING_SAID.replace("class Norm(", "def unused(x):\n    return x + 1\n\n\nclass Norm(")
+        step = text.replace("    return x + 1", "  return x + 1")
+        for each in (text, text, step, text.replace("\n", "\r\n"), text, text):
+            one, other = await both.records(each)
+            assert one == other
+        assert len(both.told) == 5 * FORKS
+
+    run(test)
+
+
 KNOWN = {
     "a line that is read": "    def __init__(self):\n        import sys\n        sys._getframe().f_lineno\n",
     "a line that is printed": "    def __init__(self):\n        import warnings\n        warnings.warn('said')\n",

@@ -55,11 +55,6 @@ class Moves:
         return found
 
 
-def units(tree: ast.Module) -> list[Unit]:
-    """The units of a file but for what follows the last one."""
-    return [part.unit for part in parts(tree)]
-
-
 def inside(*trees: ast.AST) -> set[int]:
     """The lines that begin within an expression, where a blank one or a ``#`` may be part of a string."""
     found: set[int] = set()
@@ -70,7 +65,7 @@ def inside(*trees: ast.AST) -> set[int]:
 
 
 def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, after: Sequence[Part]) -> Moves | None:
-    """What an edit has done; None where more than functions has changed.  ``before`` and ``within`` are the `units` of
+    """What an edit has done; None where more than functions has changed.  ``before`` and ``within`` are the units of
     the old text and the lines `inside` of its expressions, ``after`` the parts of the new one."""
     if [unit[2] for unit in before] != [part.unit[2] for part in after]:
         return None
@@ -125,7 +120,7 @@ def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) 
 
 
 def parts(tree: ast.Module) -> list[Part]:
-    """The units with what stands in them."""
+    """The units with what stands in them, but for what follows the last one."""
     found: list[Part] = []
     end = 0
     for node, classes in _statements(tree.body):
