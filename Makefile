@@ -22,10 +22,9 @@ setup: .venv/.test $(LAB) $(VSIX)
 check: .venv/.test $(EXTENSION)/node_modules/.ready
 	@scripts/test.sh check
 
-# At once: what is installed by pip, and what by npm.
+# At once: what is installed for Python, and what by npm. The extension is packed beside the tests that do not need it.
 test: system
 	@$(MAKE) --no-print-directory -j3 .venv/.test $(LAB) $(EXTENSION)/node_modules/.ready
-	@$(MAKE) --no-print-directory setup
 	@scripts/test.sh
 
 lint pytest unit host drives: setup

@@ -46,7 +46,7 @@ OWN_LINE, HELPERS_LINE = 12, 13
 
 
 class Scene:
-    """The files, and what is true of them now."""
+    """The files, and their current state."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.random = folder, random.Random(seed)
@@ -61,7 +61,7 @@ class Scene:
         (self.folder / "train.py").write_text(TRAIN.format(width=self.width))
 
     def change(self) -> tuple[str, dict[str, Any]]:
-        """Changes one thing; the tool to ask, and its arguments."""
+        """Changes one thing; returns the tool to ask, and its arguments."""
         kind = self.random.choice(("own", "helper", "train", "unsaved", "quick"))
         arguments: dict[str, Any] = {"file": "net.py"}
         self.unsaved = None
@@ -74,7 +74,7 @@ class Scene:
             self.helpers = not self.helpers
         elif kind == "train":
             self.width = self.random.choice([each for each in range(16, 99) if each != self.width])
-        else:  # twice at once: the first must not be what is seen
+        else:  # twice in a row: the first change must not be visible
             self.own, self.helpers = not self.own, not self.helpers
             self.write_all()
             self.own = not self.own
@@ -94,7 +94,7 @@ class Scene:
 
 
 async def measure(rounds: int, seed: int) -> tuple[int, list[float], int]:
-    """Stale answers, the seconds of each, and the bytes of the longest."""
+    """The stale answers, the seconds of each answer, and the bytes of the longest."""
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(Path(folder), seed)
         environment = {**os.environ, "FXLENS_PYTHON": sys.executable, "XDG_CACHE_HOME": f"{folder}/.cache"}

@@ -3,9 +3,9 @@
     python benchmarks/capture_fixes.py [--only NAME …] [--jobs 2] [--list] [--json FILE]
 
 Every model of the collection is judged, and each finding that stops torch.export or breaks a graph of torch.compile is
-given to the recipes of its rule. A fix counts as proven where the finding is gone from that capture, no other problem
-of it came up, and values, gradients, another batch and the captured program agree with eager.
-``torch.compiler.disable`` counts as a way around, not as a fix. ``--list`` names the findings without a proven fix.
+passed to its rule's recipes. A fix counts as proven if the finding is gone from that capture, it causes no other
+problem there, and values, gradients, another batch and the captured program agree with eager.
+``torch.compiler.disable`` counts as a workaround, not as a fix. ``--list`` names the findings without a proven fix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CAPTURES = {"export": "torch.export", "compile": "torch.compile"}
 
 @dataclass
 class Row:
-    """One finding of a capture: where it is, the fix that is proven, the way around, and what else is offered."""
+    """One finding of a capture: its place, the proven fix, the workaround, and other proposals."""
 
     model: str
     capture: str
@@ -58,7 +58,7 @@ def cases(only: list[str]) -> list[tuple[str, str]]:
 
 
 def measure(case: tuple[str, str]) -> list[Row]:
-    """The findings of one model, and what their fixes are worth."""
+    """The findings of one model, and the results of their fixes."""
     from fxlib.captures import judge
     from fxlib.captures.places import shown
     from fxlib.captures.proof import CaptureChecker
@@ -67,7 +67,7 @@ def measure(case: tuple[str, str]) -> list[Row]:
     group, name = case
     module = importlib.import_module(f"{COLLECTION}.{group}")
     made = getattr(module, name)
-    linecache.cache.pop(str(module.__file__), None)  # the text of a fix for the model before this one
+    linecache.cache.pop(str(module.__file__), None)  # may hold the text of a fix for the previous model
     rows = []
     verdicts = judge(made(), made.inputs()).verdicts
     texts = {each.span: shown(each.span) for verdict in verdicts.values() for each in verdict.findings}
@@ -87,7 +87,7 @@ def measure(case: tuple[str, str]) -> list[Row]:
 
 
 def quietly(case: tuple[str, str]) -> list[Row]:
-    """`measure`, without what the models print; one that never ends on other inputs is interrupted."""
+    """`measure` without the models' output; one that never ends on other inputs is interrupted."""
     signal.signal(signal.SIGPROF, _interrupt)
     signal.setitimer(signal.ITIMER_PROF, _SECONDS, _SECONDS)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
@@ -99,7 +99,8 @@ def _interrupt(*_: Any) -> None:
 
 
 def stops(finding: Any) -> bool:
-    """Whether a finding is a failure of torch.export or a graph break; a function that the user excluded is none."""
+    """Whether a finding is a failure of torch.export or a graph break; a function that the user excluded does not
+    count."""
     return finding.code.startswith(("FX50", "FX59", "FX60", "FX61", "FX69")) and finding.code not in ("FX606", "FX614")
 
 

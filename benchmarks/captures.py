@@ -3,8 +3,8 @@
     python benchmarks/captures.py [--edits 15] [--json FILE]
 
 For each model a client opens its file, types in the class (a changed comment, so that every text is new) and waits for
-the code lens that has all three verdicts.  The server's own waits count: its debounce, and the rest after which it asks
-torch.  The first question also starts the processes for captures; it is reported apart.  Times in milliseconds.
+the code lens that has all three verdicts. The server's own waits count: its debounce, and the pause before it runs
+torch. The first request also starts the processes for captures; it is reported separately. Times in milliseconds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Layer(nn.Module):
 
 
 def models() -> dict[str, tuple[str, str]]:
-    """Name to text and class; the comment ``# 0`` is what changes."""
+    """Name to text and class; the comment ``# 0`` changes."""
     resnet = (ROOT / "examples" / "resnet50.py").read_text()
     head = "class ResNet50(nn.Module):\n"
     assert head in resnet
@@ -75,7 +75,7 @@ def models() -> dict[str, tuple[str, str]]:
 
 
 def alone(text: str, edits: int) -> float:
-    """The median of torch.fx where nothing else is asked."""
+    """The median of torch.fx alone."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.py"
         path.write_text(text)
@@ -126,7 +126,7 @@ def measure(text: str, name: str, edits: int) -> dict[str, Any]:
 
 
 def verdicts(client: Client, uri: str, name: str) -> str:
-    """The lens with the verdicts of the class, once all are there."""
+    """The lens with the verdicts of the class, once complete."""
     lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}}) or []
     titles = [each["command"]["title"] for each in lenses if (each["command"].get("arguments") or [None])[-1] == name]
     return next((title for title in titles if "export" in title), "")

@@ -2,7 +2,7 @@
 
 python benchmarks/codegen.py
 
-Times are the thread's own processor time, so that what else the machine does is not counted.
+Times are the thread's own processor time, so that other load is not counted.
 """
 
 import gc
@@ -61,7 +61,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 def timed(run: Callable[[], Any]) -> float:
-    gc.disable()  # a collection in the middle of one of the two would say nothing about either
+    gc.disable()  # a collection during one of the two would distort its time
     start = time.thread_time()
     run()
     elapsed = time.thread_time() - start

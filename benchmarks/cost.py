@@ -3,7 +3,7 @@
     python benchmarks/cost.py [--threads 1] [--seconds 2] [--rows FILE]
 
 The prediction comes from `fxlib.passes.cost` and a calibration of a second, not from the models; its error is printed.
-Measured is the least time of the runs, as in the calibration: what else the machine does can only add to it.
+The measured time is the minimum of the runs, as in the calibration, since other load can only add to it.
 """
 
 from __future__ import annotations

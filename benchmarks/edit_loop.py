@@ -2,17 +2,16 @@
 
     python benchmarks/edit_loop.py [--edits 40] [--json FILE]
 
-For each model a client opens its file, types, and waits for the diagnostics of that version: in the forward of the
-model, which is traced again while its parts are not; in that of a part, which changes the model too; in a comment;
-more or fewer comments above all, which move every line; and more or fewer statements in the forward of the model.
-Each text is new, and keeps what the edits at the place before have left.  The server's debounce is set to 0, since it
-is a wait and not work.  Beside it, measured in the same run: a cold ``python -c`` that imports torch and the file and
-calls ``torch.fx.symbolic_trace``, and the same inside a process that has everything imported (file executed anew,
-module built under meta, traced).
-Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s between edits: nobody types
-a character in less than the debounce, and in that time the server makes its next process ready.  Before the edits at
-another place there is a pause of 2 s, as for whoever goes there: after a second the server learns anew what each model
-depends on.  Times in milliseconds.
+For each model a client opens its file, edits it, and waits for the diagnostics of that version. It edits the forward of
+the model, which is traced again while its parts are not; that of a part, which changes the model too; a comment; the
+number of comments at the top, which moves every line; and the number of statements in the forward of the model. Each
+text is new, and keeps the earlier edits at other places. The server's debounce is set to 0, since it is a wait and not
+work. Also measured in the same run: a cold ``python -c`` that imports torch and the file and calls
+``torch.fx.symbolic_trace``, and the same inside a process that has everything imported (file executed again, module
+built under meta, traced). Edits of the server and traces of the warm process are interleaved, with a pause of 0.3 s
+between edits: edits are never faster than the debounce, during which the server prepares its next process. Before the
+edits at another place there is a pause of 2 s, like that of a user who goes there: after a second the server learns
+again what each model depends on. Times in milliseconds.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ torch.fx.symbolic_trace(module)
 
 
 def edited(text: str, places: tuple[str, str], kind: str, number: int) -> str:
-    """A new text; no line has moved but in the last two kinds."""
+    """A new text; lines move only in the last two kinds."""
     if kind == "a comment":
         return f"{text}# {number}\n"
     if kind == "lines above":
@@ -94,7 +93,7 @@ def measure(path: Path, make: str, places: tuple[str, str], edits: int) -> dict[
         loop: dict[str, list[float]] = {kind: [] for kind in KINDS}
         inside = []
         for number in range(len(KINDS) * (edits + 5)):
-            kind = KINDS[number // (edits + 5)]  # one works at one place for a while
+            kind = KINDS[number // (edits + 5)]  # users edit at one place for a while
             new = edited(text, places, kind, number)
             began = time.perf_counter()
             found = client.edit(uri, new)

@@ -1,8 +1,8 @@
-"""Running what was traced: eager, generated code and interpreters of torch.fx and fxlib, in one process, interleaved.
+"""Running traced models: eager, generated code and interpreters of torch.fx and fxlib, in one process, interleaved.
 
 python benchmarks/execution.py [--quick]
 
-The tensors are tiny, so that what is timed is the cost around the operators. Times are the thread's own processor time.
+The tensors are tiny, so that the overhead around the operators is measured. Times are the thread's own processor time.
 Aims: generated code as fast as torch.fx's and no slower than eager, within the noise of a run; an Interpreter no slower
 than torch.fx's.
 """
@@ -22,7 +22,7 @@ import torch.fx
 
 import fxlib
 
-# A ratio may be this much below 1 before it counts as slower: two runs of the same function differ by as much.
+# A ratio may be this much below 1 before it counts as slower, since two runs of the same function differ that much.
 NOISE = 0.07
 CALLS = 10
 

@@ -3,8 +3,8 @@
     python benchmarks/fusion.py [--model resnet50] [--batches 1 8] [--threads 1 2] [--seconds 8] [--rows FILE]
 
 The paper's table for folding: -18 % with one thread, -40 % with the default number. Errors are relative, Euclidean
-norm. Each figure is the least time of runs that take turns; "spread" is the median over the least, and where that is
-far from 1 something else ran: two threads then wait for each other, and a row can be wrong by many times.
+norm. Each figure is the minimum of interleaved runs; "spread" is the median over the minimum. If that is far from 1,
+other programs ran: two threads then wait for each other, and a row can be off by a large factor.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from fxlib.passes.fuse_conv_bn import fuse_conv_bn
 from fxlib.passes.optimize_for_inference import optimize_for_inference
 
 PAPER = {(False, 1): "-18 %", (True, 1): "-40 %"}
-"""Folding alone, by whether there are several threads and batch; the paper does not tell the batch size."""
+"""Folding alone, by several threads and batch; the paper does not give the batch size."""
 
 
 def trained_like(model: nn.Module) -> nn.Module:
-    """Statistics that are not the neutral ones, so that folding has something to fold."""
+    """Statistics other than the neutral ones, so that folding has an effect."""
     for each in model.modules():
         if isinstance(each, nn.modules.batchnorm._BatchNorm):
             each.running_mean.uniform_(-0.1, 0.1)
@@ -44,7 +44,7 @@ def trained_like(model: nn.Module) -> nn.Module:
 
 
 def onnx_runtime(model: nn.Module, x: torch.Tensor, threads: int) -> Callable[[torch.Tensor], Any] | None:
-    """The model in ONNX Runtime with as many threads, its spinning off; None where it is not installed."""
+    """The model in ONNX Runtime with as many threads, without spinning; None if it is not installed."""
     try:
         import onnxruntime
     except ImportError:

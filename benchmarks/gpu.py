@@ -1,9 +1,9 @@
-"""The paper's models on a GPU: eager, fp16/bf16, CUDA graphs, torch.compile, and TensorRT where it is installed.
+"""The paper's models on a GPU: eager, fp16/bf16, CUDA graphs, torch.compile, and TensorRT if it is installed.
 
     python benchmarks/gpu.py [--json FILE] [--batch 1 8 64]
 
-The paper's TensorRT results beside it: ResNet-50 3.7x, LearningToPaint's actor 1.54x over eager. Prints why nothing
-is measured where there is no GPU.
+The paper's TensorRT results for comparison: ResNet-50 3.7x, LearningToPaint's actor 1.54x over eager. Without a GPU,
+prints why nothing is measured.
 """
 
 from __future__ import annotations

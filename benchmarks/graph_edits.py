@@ -3,9 +3,9 @@
 python benchmarks/graph_edits.py            # the table, then growth from 1,000 to 64,000 nodes
 python benchmarks/graph_edits.py --quick    # fewer rounds, growth to 16,000
 
-Times are the thread's own processor time, so that what else the machine does is not counted. The ratios are taken with
-the collector of cyclic garbage off; growth is shown both ways, since a collection walks every object of the process,
-which an operation that makes objects cannot help.
+Times are the thread's own processor time, so that other load is not counted. The ratios are measured without garbage
+collection; growth is shown both ways, since a collection walks every object of the process, however an operation
+creates objects.
 """
 
 import argparse
@@ -23,10 +23,10 @@ import torch.fx
 
 import fxlib
 
-# The least ratio torch.fx / fxlib that each operation is meant to have.
+# The minimum ratio torch.fx / fxlib for each operation.
 AIMS = {"create": 2.0, "deepcopy": 2.0}
 EDIT_AIM = 0.5
-# Cost per node at the largest size over the smallest: above 1 since large graphs do not fit the caches.
+# The limit of cost per node at the largest size over the smallest: above 1, since large graphs do not fit the caches.
 GROWTH_LIMIT = 3.0
 
 
@@ -122,7 +122,7 @@ def compare_order(library: ModuleType, graph: Any, length: int) -> Callable[[], 
 
 
 def find(library: ModuleType, graph: Any, length: int) -> Callable[[], Any]:
-    graph.find_nodes(op="call_function", target=torch.add)  # fxlib makes its table at the first question
+    graph.find_nodes(op="call_function", target=torch.add)  # fxlib builds its table on first use
     return lambda: graph.find_nodes(op="call_function", target=torch.add)
 
 
@@ -188,7 +188,7 @@ def compare(length: int, rounds: int) -> bool:
 
 
 def growth(sizes: list[int], rounds: int) -> bool:
-    """Prints what one node costs at each size, with the collector off and on; gives whether it grows linearly."""
+    """Prints what one node costs at each size, with the collector off and on; returns whether it grows linearly."""
     shown = ", ".join(f"{size:,}" for size in sizes)
     print(f"\nfxlib, microseconds per node at {shown} nodes, best of {rounds}; growth is last over first")
     width = 9 * len(sizes) + 8

@@ -28,7 +28,7 @@ PAPER = {"fxlib": 445, "jit.trace": 860, "jit.script": 2614}
 
 
 class NoLeaves(fxlib.Tracer):
-    """Goes into every module, those of ``torch.nn`` included."""
+    """Traces into every module, including those of ``torch.nn``."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return False
@@ -36,7 +36,7 @@ class NoLeaves(fxlib.Tracer):
 
 @contextlib.contextmanager
 def no_rank_check() -> Iterator[None]:
-    """Batch norm asks ``input.dim() != 4`` in Python, which a trace cannot answer; the question is left out."""
+    """Batch norm checks ``input.dim() != 4`` in Python, which a trace cannot evaluate; the check is left out."""
     before = nn.BatchNorm2d._check_input_dim
     nn.BatchNorm2d._check_input_dim = lambda self, input: None  # type: ignore[method-assign]
     try:
@@ -46,7 +46,7 @@ def no_rank_check() -> Iterator[None]:
 
 
 def lines(text: str) -> int:
-    """Printed lines that are not empty."""
+    """The number of non-empty printed lines."""
     return sum(1 for line in text.splitlines() if line.strip())
 
 

@@ -1,12 +1,12 @@
-"""How close inference comes to what this CPU can do: its rate of arithmetic, and its memory.
+"""How close inference comes to the limits of this CPU: arithmetic rate and memory bandwidth.
 
     python benchmarks/limits.py [--threads 1 2] [--batches 1 8] [--items 197951] [--seconds 8]
 
-For each number of threads, in one run that takes turns: the rate of a product of 2048 x 2048 float32 matrices and of a
-favourable 3x3 convolution (the faster is the core's peak); ResNet-50 eager, packed and in ONNX Runtime as a share of
-it; the bytes a second that a copy moves, and that a matrix-vector product reads; DeepRecommender at batch 1, eager and
-int8, as a share of the latter. Least times; "spread" is the largest median over its least. Where that is above 1.2
-other programs used the cores, and the figures for several threads mean nothing: wait for a quiet machine.
+For each number of threads, in one interleaved run: the rate of a product of 2048 x 2048 float32 matrices and of a
+favourable 3x3 convolution (the faster one is the core's peak); ResNet-50 eager, packed and in ONNX Runtime as a share
+of it; the bytes a second that a copy moves, and that a matrix-vector product reads; DeepRecommender at batch 1, eager
+and int8, as a share of the latter. Times are minima; "spread" is the largest median over its minimum. Above 1.2 other
+programs used the cores, and the figures for several threads are meaningless: wait for a quiet machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ QUIET = 1.2
 
 
 def arithmetic(threads: int, batches: list[int], seconds: float) -> None:
-    """Print the peak, and what share of it ResNet-50 reaches."""
+    """Print the peak, and the share of it that ResNet-50 reaches."""
     model = trained_like(torchvision.models.resnet50(weights=None))
     square = torch.randn(SIDE, SIDE)
     image, conv = torch.randn(1, 256, 56, 56), torch.nn.Conv2d(256, 256, 3, padding=1, bias=False)
@@ -60,7 +60,7 @@ def arithmetic(threads: int, batches: list[int], seconds: float) -> None:
 
 
 def memory(threads: int, items: int, seconds: float) -> None:
-    """Print the bandwidths, and what share of that of reading DeepRecommender reaches at batch 1."""
+    """Print the bandwidths, and the share of the read bandwidth that DeepRecommender reaches at batch 1."""
     model = DeepRecommender(items).eval()
     int8 = quantize_static(fxlib.symbolic_trace(model), [ratings(16, items) for _ in range(4)], tolerance=None)
     x = ratings(1, items)

@@ -1,15 +1,14 @@
-"""Lowering with fxlib against torch.onnx.export and ONNX Runtime: the time to get there, and the time of a run.
+"""Lowering with fxlib against torch.onnx.export and ONNX Runtime: preparation time, and time of a run.
 
     python benchmarks/lowering.py [--models resnet50 transformer] [--batch 1 8] [--threads 1 2] [--rounds 7]
                                   [--no-compile] [--json FILE]
 
-To get there: `fxlib.lower` (traced, converted, split, session made; the stages are its own clock, and the
-comparison with eager that it ends with is left out)
-and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the model, once after
-one warm-up on a small model; then `fxlib.lower` to each other engine that runs on the CPU here, in each of its
-precisions. A run: eager (in bf16 too, where an engine computes in it), torch.compile, their session and ours, in one
-interleaved run per cell. Each sample starts when the threads of the one before are at rest (those of their session spin
-for a tenth of a second, on cores that are then timed); ratios are medians over neighbouring samples.
+Preparation: `fxlib.lower` (trace, conversion, split, session; stage times are its own, and its final comparison with
+eager is excluded) and `torch.onnx.export(dynamo=True)` followed by an `InferenceSession`, each from a fresh copy of the
+model, once after one warm-up on a small model; then `fxlib.lower` to each other engine that runs on the CPU here, in
+each of its precisions. A run: eager (also in bf16, if an engine computes in it), torch.compile, their session and ours,
+in one interleaved run per cell. Each sample starts when the threads of the previous one are idle (those of an ONNX
+Runtime session spin for a tenth of a second); ratios are medians over neighbouring samples.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def load(name: str) -> tuple[torch.nn.Module, Callable[[int], tuple[torch.Tensor
 
 
 def theirs(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], threads: int) -> tuple[Callable[..., Any], dict]:
-    """The plain way: export, session, arrays in and out. The call, and milliseconds by stage."""
+    """The standard way: export, session, arrays in and out. Returns the call, and milliseconds by stage."""
     import onnxruntime as ort
 
     start = time.perf_counter()
@@ -85,7 +84,7 @@ def ours(
     start = time.perf_counter()
     options = fxlib.lowering.BuildOptions(threads=threads)
     lowered = fxlib.lower(model, inputs, engine=engine, precision=precision, options=options)
-    # The comparison with eager is no part of the way there: the other way makes none.
+    # The comparison with eager is not counted, since the standard way has none.
     whole = (time.perf_counter() - start) * 1e3 - lowered.report.timings["compare"]
     return lowered, {**lowered.report.timings, "all": whole, "relative error": lowered.report.max_rel_error}
 

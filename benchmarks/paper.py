@@ -1,10 +1,10 @@
-"""The tables of the torch.fx paper (Reed et al. 2022) beside what this project measures here, in one run.
+"""The tables of the torch.fx paper (Reed et al. 2022) next to this project's measurements, in one run.
 
     python benchmarks/paper.py [--quick] [--only WORD ...]
 
-Each section is a script of its own in this folder; this one runs them in order, says what was counted, and prints all
-rows beside the paper's at the end. A section that fails or takes too long is named there, and the others go on. The
-times mean something on a machine that does nothing else; the load when each section starts is printed.
+Each section is a script in this folder; this one runs them in order, describes the measurements, and prints all rows
+next to the paper's at the end. A section that fails or takes too long is listed there, and the others continue. Times
+are meaningful only on an idle machine; the load at the start of each section is printed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIME_LIMIT_S = 600
 
 @dataclass(frozen=True)
 class Section:
-    """One table: what the paper has, what is counted here and how, and the script that measures it."""
+    """One table: the paper's content, what is measured here and how, and the script."""
 
     title: str
     paper: str
@@ -93,7 +93,7 @@ def processor() -> str:
 
 
 def run(section: Section, quick: bool, rows: Path) -> str:
-    """Run the section's script; empty, or what went wrong with it."""
+    """Run the section's script; returns an error text, empty on success."""
     command = [sys.executable, "-W", "ignore", str(HERE / section.script), "--rows", str(rows)]
     process = subprocess.Popen([*command, *(section.quick if quick else ())], start_new_session=True)
     try:
@@ -106,7 +106,7 @@ def run(section: Section, quick: bool, rows: Path) -> str:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the script and the processes that it started and left."""
+    """End the script and its remaining child processes."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # the usual case: none is left
             os.killpg(process.pid, signal.SIGKILL)

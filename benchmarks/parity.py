@@ -4,16 +4,16 @@
     python benchmarks/parity.py repositories FOLDER [--only detr …] [--most 4] [--sizes]
     python benchmarks/parity.py file FILE [--only Branch …]
 
-torch is run as its users run it, in a process that has none of this project in it but the one file that asks
-(`tests/fxlib/captures/reference.py`); another process judges the model. Compared are what torch.export, torch.compile
-and torch.compile(fullgraph=True) take (of a file's models also strict torch.export), the graphs and their operators,
-the places of the graph breaks, each range that Dynamo gives, and the line at which an export fails. *complaints* are
-errors and warnings about models that torch takes whole; what differs is listed below the model.
+torch is run as its users do, in a process with nothing of this project but the one file that runs it
+(`tests/fxlib/captures/reference.py`); another process judges the model. The comparison covers what torch.export,
+torch.compile and torch.compile(fullgraph=True) accept (for a file's models also strict torch.export), the graphs and
+their operators, the places of graph breaks, each range that Dynamo reports, and the line at which an export fails.
+*complaints* are errors and warnings about models that torch captures whole; differences are listed below the model.
 
-``repositories``: ``fxlens check`` finds the models below each folder, and how they are made and called; the ``--most``
-with the most operations that are not too large are compared. ``file``: the classes that have `inputs`, as those of
-`tests/fxlib/captures/collection` do. ``--sizes``: torch.export is asked about each size by itself: one that is
-reported as pinned must be refused, one that is called free must be taken; and the proposed dynamic_shapes are counted.
+``repositories``: ``fxlens check`` finds the models below each folder, and how they are constructed and called; the
+``--most`` with the most operations that are not too large are compared. ``file``: the classes with `inputs`, like those
+of `tests/fxlib/captures/collection`. ``--sizes``: torch.export is run for each size separately: it must reject one that
+is reported as pinned, and accept one that is reported as free; and the proposed dynamic_shapes are counted.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _LARGEST = 20_000_000  # parameters
 
 @dataclass(frozen=True)
 class Case:
-    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's. ``strict``:
-    strict torch.export, which takes longest, is compared, too."""
+    """A model: how it and its inputs are made, and the folder or file whose code counts as the user's. ``strict``: also
+    compare strict torch.export, which is slowest."""
 
     name: str
     own: str
@@ -116,7 +116,7 @@ def repositories(folder: Path, only: list[str]) -> Iterator[Case]:
             for target in file["targets"]
             if target["construct"] and target["inputs"] and target["status"] in ("traced", "partial")
         ]
-        # Those with the most in them, and not all of one file.
+        # The largest ones, but not all of one file.
         taken: Counter[str] = Counter()
         for _, path, target in sorted(ready, key=lambda each: each[0], reverse=True):
             taken[path] += 1
@@ -153,11 +153,11 @@ def in_repository(path: str, told: dict[str, Any]) -> tuple[Any, tuple[Any, ...]
     return model, tuple(given) if bound is None else bound.args
 
 
-# ---- both sides, each in a process of its own
+# ---- both sides, each in its own process
 
 
 def apart(case: Case, ask: Callable[[Case], dict[str, Any]]) -> dict[str, Any]:
-    """What ``ask`` returns, in a fork that is ended where it takes too long. What it prints is not shown."""
+    """The result of ``ask`` in a fork, which is ended if it takes too long. Its output is not shown."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -213,7 +213,7 @@ def of_fxlens(case: Case) -> dict[str, Any]:
 
 
 def of_sizes(case: Case) -> dict[str, Any]:
-    """Each size that is called free or pinned, with torch.export's word on it alone; and the specification."""
+    """Each size reported as free or pinned, with torch.export's result for it alone; and the specification."""
     from torch.export import Dim, export
 
     from fxlib.captures import judge, specify

@@ -1,10 +1,10 @@
-"""A preview of lowering ResNet-50 through the real language server: processor's time of the worker, and the wait.
+"""A preview of lowering ResNet-50 through the real language server: processor time of the worker, and waiting time.
 
     python benchmarks/preview.py [--rounds 9]
 
-Each preview is asked of an open, traced file. Processor's time is that of all processes below the server, with the
-one that the preview was made in: its fork, the import of the file, the construction, the trace, the shapes, the split
-and the conversion. The first previews, which import what lowering needs, are reported apart. Times in milliseconds.
+Each preview is requested for an open, traced file. Processor time is that of all processes below the server, including
+the one of the preview: its fork, the import of the file, the construction, the trace, the shapes, the split and the
+conversion. The first previews, which import the lowering modules, are reported separately. Times in milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST = 3
 
 
 def spent(server: int) -> float:
-    """Seconds of processor's time below the server, of processes that have ended, too."""
+    """Processor seconds below the server, including ended processes."""
     return sum(sum(each.cpu_times()[:4]) for each in psutil.Process(server).children(recursive=True))
 
 
@@ -54,7 +54,7 @@ def main() -> int:
         with Client(Path(folder), settings={"deadline": 60, "lowering": "hints"}) as client:
             uri = client.open(path)
             client.request("fxlens/record", {"uri": uri}, timeout=300)
-            time.sleep(5)  # the hints, and the rehearsal of the file
+            time.sleep(5)  # for the hints, and the rehearsal of the file
             rows = []
             for _ in range(FIRST + rounds):
                 before, began = spent(client.process.pid), time.perf_counter()
@@ -62,7 +62,7 @@ def main() -> int:
                 answer = client.request("fxlens/lower", asked, timeout=300)
                 waited = time.perf_counter() - began
                 assert len(answer["result"]["report"]["layers"]) == 176, answer
-                time.sleep(1)  # its process has ended and is counted
+                time.sleep(1)  # until its process has ended and is counted
                 rows.append((1e3 * (spent(client.process.pid) - before), 1e3 * waited))
     print("the first: " + ", ".join(f"{cpu:.0f} (wait {wait:.0f})" for cpu, wait in rows[:FIRST]))
     cpu, wait = zip(*rows[FIRST:], strict=True)

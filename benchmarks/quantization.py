@@ -3,9 +3,9 @@
     python benchmarks/quantization.py [--items 197951] [--batches 1 16 64 256] [--images 1 8] [--threads 1 2]
                                       [--seconds 2] [--rows FILE]
 
-Least times of runs that take turns; "spread" is the largest ratio of a median to its least. The error is the relative
-Euclidean norm of the difference from eager. The paper's table has up to 3.3x over eager on a server CPU, for
-DeepRecommender; it has no convolutions. ``--batches`` or ``--images`` without a number leaves a model out.
+Minimum times of interleaved runs; "spread" is the largest ratio of a median to its minimum. The error is the relative
+Euclidean norm of the difference from eager. The paper's table has up to 3.3x over eager on a server CPU for
+DeepRecommender, and no convolutions. ``--batches`` or ``--images`` without a number leaves a model out.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ HEAD = (
 
 
 def ratings(batch: int, items: int) -> torch.Tensor:
-    """Sparse ratings 1..5, two percent of the items, as the data set has them."""
+    """Sparse ratings 1..5, two percent of the items, as in the data set."""
     values = torch.randint(1, 6, (batch, items)).float()
     return values * (torch.rand(batch, items) < 0.02)
 
 
 def row(models: tuple[torch.nn.Module, ...], x: torch.Tensor, seconds: float) -> str:
-    """Measure eager, packed and int8 on ``x``, print the line, and say it in words."""
+    """Measure eager, packed and int8 on ``x``, print the line, and return it as text."""
     model, packed, int8 = models
     error = relative_error(int8(x), model(x))
     calls = {"eager": lambda: model(x), "packed": lambda: packed(x), "int8": lambda: int8(x)}

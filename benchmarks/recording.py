@@ -1,4 +1,4 @@
-"""What recording costs: a training step of twenty small blocks, with and without ``fxlens record``, in turns.
+"""The cost of recording: a training step of twenty small blocks, with and without ``fxlens record``, interleaved.
 
 python benchmarks/recording.py
 """

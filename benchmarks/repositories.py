@@ -1,12 +1,12 @@
-"""How much of checked out repositories `fxlens check` judges with nothing configured.
+"""How many classes of repositories `fxlens check` judges without configuration.
 
     python benchmarks/repositories.py ~/src [--only detr --only whisper] [--agree] [--json FILE] [--markdown FILE]
 
 For each folder below the one given: the classes with a forward, how many of them were judged, traced, and constructed
-on assumptions, why the rest was not judged, and the findings: errors, warnings and hints with ``--all``, and as they
-are shown without, where only classes that are meant to be captured have errors, and root models warnings. What is
-louder than that is listed. ``--agree`` also asks torch.fx to trace each class from the same construction, and counts
-where its answer is another one.
+on assumptions, why the others were not judged, and the findings: errors, warnings and hints with ``--all``, and as
+shown without it, where only classes that are meant to be captured have errors, and only these and root models warnings.
+Findings louder than that are listed. ``--agree`` also lets torch.fx trace each class from the same construction, and
+counts differing results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEAD = (
 
 
 def check(repository: Path, jobs: int, cache: str, *more: str) -> dict[str, Any]:
-    """What ``fxlens check . --quick`` says, as data.  With the same ``cache`` a second check traces nothing again."""
+    """The result of ``fxlens check . --quick`` as data. With the same ``cache`` a second check traces nothing again."""
     command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--format", "json", *more]
     command += ["--jobs", str(jobs), "--python", sys.executable]
     env = {**ENVIRONMENT, "XDG_CACHE_HOME": cache}
@@ -47,7 +47,7 @@ def check(repository: Path, jobs: int, cache: str, *more: str) -> dict[str, Any]
 
 
 def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
-    """``same``, ``other`` and ``no answer``: torch.fx's word on each class, from the same construction."""
+    """``same``, ``other`` and ``no answer``: torch.fx's result for each class, from the same construction."""
     counts: Counter[str] = Counter()
     for file in files:
         asked = {
@@ -72,7 +72,7 @@ def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
 
 
 def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
-    """In a process of its own: torch.fx traces the classes of one file."""
+    """In a separate process: torch.fx traces the classes of one file."""
     import torch
     from fxlens.worker import scope, user_file
 
@@ -99,13 +99,13 @@ def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
 
 
 def grades(said: dict[str, Any]) -> str:
-    """Errors, warnings and hints; what only informs is among the hints."""
+    """Errors, warnings and hints; information counts as hints."""
     counts = Counter(finding["severity"] for file in said["files"] for finding in file["findings"])
     return f"{counts['error']}, {counts['warning']}, {counts['info'] + counts['hint']}"
 
 
 def too_loud(said: dict[str, Any]) -> list[str]:
-    """Errors in classes that nothing says are captured, and warnings in those that are no root models either."""
+    """Errors in classes that are not known to be captured, and warnings in those that are not root models either."""
     found = []
     for file in said["files"]:
         roles = {target["name"]: target["role"] for target in file["targets"]}

@@ -1,12 +1,12 @@
-"""How many classes that torch.fx refuses are traceable after ``fxlens check --fix``, in a folder of repositories.
+"""How many classes that torch.fx does not trace are traceable after ``fxlens check --fix``, in a folder of
+repositories.
 
     python benchmarks/repository_fixes.py ~/repositories [--only NAME …] [--keep FOLDER] [--diff FILE] [--jobs 2]
 
 Each repository is copied, and ``fxlens check --fix`` runs on the copy until nothing changes. A class counts as refused
-where FX Lens knows how to construct it and torch.fx raises. It counts as fixed where torch.fx traces it afterwards and
-the traced module gives what the class of the untouched repository gave in eval mode: same seed, same inputs; arguments
-that default to None and that the inputs leave out are None for the trace. The last column names the rules whose
-findings stop the others.
+if FX Lens can construct it and torch.fx raises. It counts as fixed if torch.fx traces it afterwards and the traced
+module gives the same result as the class of the original repository in eval mode: same seed, same inputs; omitted
+arguments with the default None are None for the trace. The last column names the rules whose findings stop the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST = 1 << 20
 
 @dataclass
 class Model:
-    """A class of a repository: where it is, how it is constructed and called, and what is known of it."""
+    """A class of a repository: its place, how it is constructed and called, and its results."""
 
     path: str
     name: str
@@ -50,7 +50,7 @@ class Model:
 
 @dataclass
 class Outcome:
-    """What became of one repository."""
+    """The result for one repository."""
 
     name: str
     judged: int = 0
@@ -173,7 +173,8 @@ def differences(original: Path, edited: Path) -> Iterator[str]:
 
 
 def compare(original: Path, edited: Path, model: Model) -> str | None:
-    """What differs between eager of the untouched class and torch.fx's trace of the edited one; None for nothing."""
+    """The difference between eager of the original class and torch.fx's trace of the edited one; None if there is
+    none."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -205,7 +206,7 @@ def compare(original: Path, edited: Path, model: Model) -> str | None:
 
 
 def _run(root: Path, model: Model, file: str, start: str | None) -> None:
-    """In a process of its own: the result of eager, or that of the traced module with the weights in ``start``."""
+    """In a separate process: the result of eager, or that of the traced module with the weights in ``start``."""
     import torch
     import torch.fx
     from fxlens.worker import user_file

@@ -3,8 +3,7 @@
     python -m benchmarks.rewrite [--matches 500 1000 2000 ...]
 
 Both rewrite the same graph in the same process, one after the other; the medians of interleaved runs are printed. Times
-are the thread's own processor time, collections of cyclic garbage included, so that what else the machine does is not
-counted.
+are the thread's own processor time, including garbage collection, so that other load is not counted.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def chain(library: Any, matches: int) -> Any:
 
 
 def pattern(x: Any, w: Any) -> Any:
-    """What is looked for."""
+    """The pattern."""
     return torch.relu(torch.add(x, w))
 
 
 def replacement(x: Any, w: Any) -> Any:
-    """What is put there."""
+    """The replacement."""
     return torch.sub(x, w)
 
 

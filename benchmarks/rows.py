@@ -1,7 +1,7 @@
-"""Rows of the paper's tables beside ours: what was counted, the paper's figure, the figure measured here.
+"""Rows of the paper's tables next to ours: what is measured, the paper's figure, and ours.
 
-A script of this folder that is given ``--rows FILE`` appends its rows there as it finds them, so that those of a run
-that ends early are kept; `benchmarks/paper.py` reads them and prints one table.
+A script of this folder with ``--rows FILE`` appends its rows there one by one, so that those of a run that ends early
+are kept; `benchmarks/paper.py` reads them and prints one table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Row", "add_row", "read_rows", "table", "threads_word"]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; ``paper`` is empty where the paper has no such figure."""
+    """One line of the table; ``paper`` is empty if the paper has no such figure."""
 
     what: str
     paper: str
@@ -31,7 +31,7 @@ def add_row(file: Path | None, what: str, paper: str, here: str) -> None:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """The rows in ``file``; a last line that was cut short is left out."""
+    """The rows in ``file``; an incomplete last line is left out."""
     rows = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         try:
@@ -42,7 +42,7 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """The rows as Markdown, padded so that it can be read as it stands."""
+    """The rows as Markdown, padded, so that the source is readable."""
     lines = [("", "the paper", "here"), *((r.what, r.paper, r.here) for r in rows)]
     first, second, third = (max(len(line[i]) for line in lines) for i in range(3))
     text = [f"| {a:<{first}} | {b:>{second}} | {c:>{third}} |" for a, b, c in lines]
@@ -51,5 +51,5 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def threads_word(threads: int) -> str:
-    """The number of threads in words."""
+    """The number of threads as text."""
     return "one thread" if threads == 1 else f"{threads} threads"

@@ -2,7 +2,7 @@
 
     python benchmarks/shapes.py [MODEL ...]
 
-Two rows per model: cold (nothing remembered, as in a fresh process) and warm (the same model again, as after an edit).
+Two rows per model: cold (empty cache, as in a fresh process) and warm (the same model again, as after an edit).
 """
 
 from __future__ import annotations

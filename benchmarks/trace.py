@@ -4,7 +4,7 @@
 
 Every node that fxlib makes carries its source span; torch.fx records none. "warm" repeats the trace, "cold" runs a full
 garbage collection before each, as in a process that does other work. "symbolic_trace" includes the GraphModule. Times
-are the thread's own processor time, so that what else the machine does is not counted.
+are the thread's own processor time, so that other load is not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import fxlib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-# The ratios aimed at; for the model with 4,000 parameters another one.
+# The target ratios; the model with 4,000 parameters has its own.
 AIMS = {"warm": 5.0, "cold": 3.0, "symbolic_trace": 4.0}
 PARAMETERS_AIM = 20.0
 
@@ -150,7 +150,7 @@ def milliseconds(fn: Callable[[], object], collect: bool) -> float:
 def compare(
     theirs: Callable[[], object], ours: Callable[[], object], repeats: int, collect: bool
 ) -> tuple[float, float]:
-    """Medians of both, measured in turns."""
+    """Medians of both, interleaved."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for fn, kept in zip((theirs, ours), times, strict=True):
@@ -159,7 +159,7 @@ def compare(
 
 
 def check(model: torch.nn.Module) -> int:
-    """Both trace to the same graph, and ours has a span for every operation; gives the number of nodes."""
+    """Both trace to the same graph, and ours has a span for every operation; returns the number of nodes."""
     ours, theirs = fxlib.Tracer().trace(model), torch.fx.Tracer().trace(model)
     rows = [[(n.op, n.name, str(n.target), str(n.args)) for n in graph.nodes] for graph in (ours, theirs)]
     assert rows[0] == rows[1], type(model)

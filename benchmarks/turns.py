@@ -1,4 +1,4 @@
-"""Times of calls that take turns, so that what else the machine does falls on all of them."""
+"""Times of interleaved calls, so that other load affects all of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["least_times"]
 
 
 def least_times(calls: Mapping[str, Callable[[], Any]], seconds: float) -> tuple[dict[str, float], float]:
-    """Least seconds of each call, at least three of each, and the largest ratio of a median to its least.
+    """The minimum seconds of each call, from at least three each, and the largest ratio of a median to its minimum.
 
-    Each starts when the threads of the one before are at rest. Where the ratio is far from 1 something else ran: two
-    threads then wait for each other, and a figure can be wrong by many times.
+    Each call starts when the threads of the previous one are idle. If the ratio is far from 1, other programs ran: two
+    threads then wait for each other, and a figure can be off by a large factor.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():

@@ -1,16 +1,16 @@
-"""What fxlib does with models that nobody here wrote: one of each of 30 families of timm, 41 of transformers.
+"""fxlib on third-party models: one of each of 30 families of timm, 41 of transformers.
 
     python benchmarks/zoo_passes.py [timm] [transformers] [--only NAME] [--stages] [--engine onnxruntime] [--json FILE]
 
-Columns of both: how the model was captured; whether `fxlib.lower` gives all of it to the engine, else how many nodes
-stay in PyTorch and why; the largest difference from eager on the example inputs, relative to the largest magnitude;
-seconds from the model to the lowered one.
+Columns of both: how the model was captured; whether `fxlib.lower` passes all of it to the engine, otherwise how many
+nodes stay in PyTorch and why; the largest difference from eager on the example inputs, relative to the largest
+magnitude; seconds from the model to the lowered one.
 
-Of timm also: batch norms folded, of those in evaluation mode that follow a layer; static int8 by the default recipe:
+For timm also: folded batch norms, of those in evaluation mode that follow a layer; static int8 by the default recipe:
 relative error of the first result, layers left in float of all layers, speed as a multiple of packed float32.
 
-Of both: FLOPs of the costliest of four stages as a multiple of those that the best cuts between any two nodes give, and
-the largest difference of the stages' result from the graph's. `--stages` prints these two columns only.
+For both: FLOPs of the most expensive of four stages, relative to the best possible cuts between any two nodes, and the
+largest difference of the stages' result from the graph's. `--stages` prints only these two columns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FAMILIES = {"timm": timm_calls, "transformers": transformers_calls}
 
 
 def lowered(call: Call, engine: str) -> dict[str, Any]:
-    """What came of lowering one model."""
+    """The result of lowering one model."""
     torch.manual_seed(0)
     model = call.build().eval()
     inputs = call.inputs(model)
@@ -68,7 +68,7 @@ def lowered(call: Call, engine: str) -> dict[str, Any]:
 
 
 def passed(call: Call) -> dict[str, Any]:
-    """What the passes make of a model that can be traced."""
+    """The results of passes on a traceable model."""
     torch.manual_seed(0)
     model = call.build().eval()
     (x,) = call.inputs(model).values()
@@ -107,7 +107,7 @@ def quickest(model: torch.nn.Module, x: torch.Tensor, runs: int = 7) -> float:
 
 
 def staged(call: Call, count: int = 4) -> dict[str, Any]:
-    """What stages make of one model, as it is captured for lowering."""
+    """The result of splitting one model into stages, as captured for lowering."""
     torch.manual_seed(0)
     model = call.build().eval()
     captured = capture(model, Inputs(model.forward, call.inputs(model)))
@@ -140,7 +140,7 @@ def line(call: Call, row: dict[str, Any]) -> str:
 
 
 def percent(error: float | None) -> str:
-    """A relative error, `nan` where it is none, `no` where there is no tensor to compare."""
+    """A relative error, `nan` if undefined, `no` if there is no tensor to compare."""
     return "     no" if error is None else f"{100 * error:5.1f} %"
 
 

@@ -87,7 +87,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Lowering needs packages that tracing does not (onnx_ir, an engine), so it is imported when it is asked for.
+    # Imported on first use: lowering needs packages that tracing does not (onnx_ir, an engine).
     if name == "lower":
         from fxlib.lowering.lowered import lower
 

@@ -57,7 +57,7 @@ __all__ = [
     "wrap",
 ]
 
-# Generated code calls it by this module's name, and is traced again, by unpickling among others.
+# Generated code calls it by this module's name, and may be traced again, for example by unpickling.
 wrap("_assert_is_none")
 
 _Patcher = Patcher
@@ -67,7 +67,7 @@ _maybe_revert_all_patches = patches_reverted
 
 
 def _autowrap_check(patcher: Patcher, frame_dict: dict[str, Any], function_ids: set[int]) -> None:
-    """Wrap the functions of ``function_ids`` that a namespace names; each namespace once per patcher."""
+    """Wrap the functions of ``function_ids`` that a namespace names; at most once per namespace and patcher."""
     patcher.autowrap(frame_dict, function_ids)
 
 

@@ -6,5 +6,5 @@ disable_progress = True
 #: The progress bar names the graph that is run.
 verbose_progress = False
 
-#: Generated code of a failing GraphModule is not printed beside the error.
+#: Do not print generated code beside the error when a GraphModule fails.
 do_not_emit_stack_traces = False

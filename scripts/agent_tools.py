@@ -2,7 +2,7 @@
 
     python scripts/agent_tools.py [--check]
 
-With ``--check`` nothing is written, and the exit status says whether the file is what it should be.
+With ``--check`` nothing is written, and the exit status says whether the file is up to date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = {
     "description": "Path of a Python file: absolute, or relative to a workspace folder. Its unsaved text is checked; "
     "of a notebook, the saved file.",
 }
-SHOWN = {  # name, icon and description for the user
+SHOWN = {  # name, icon and description for users
     "diagnose": ("Diagnose Models", "bug", "Problems that keep the models of a file from being captured as graphs"),
     "fix": ("Proven Fixes", "lightbulb", "Changes that remove these problems, traced again and compared with eager"),
     "capture": ("Three Captures", "checklist", "What torch.fx, torch.export and torch.compile each do with a model"),

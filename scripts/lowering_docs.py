@@ -1,5 +1,5 @@
-"""Writes docs/operators.md from the converters' registry and the forms that the tests prove, and the section on engines
-of docs/lowering.md from the table of engines.
+"""Writes docs/operators.md from the converters' registry and the tested forms, and the section on engines of
+docs/lowering.md from the table of engines.
 
 Run it as `python scripts/lowering_docs.py`; a test fails while a page is out of date.
 """
@@ -22,7 +22,7 @@ _SECTION = re.compile(
 
 
 def lowering() -> str:
-    """The text of docs/lowering.md with the section on engines as the table of engines says it."""
+    """The text of docs/lowering.md with the section on engines from the table of engines."""
     from fxlib.lowering import table
 
     lines = [

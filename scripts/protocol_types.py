@@ -2,7 +2,7 @@
 
     python scripts/protocol_types.py [--check]
 
-With ``--check`` nothing is written, and the exit status says whether the file is what it should be.
+With ``--check`` nothing is written, and the exit status says whether the file is up to date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fxlens import record  # noqa: E402
 
 
 class _ReadOnly:
-    """What the annotations say for checkers only."""
+    """Annotations that matter only to type checkers."""
 
     def __class_getitem__(cls, kind: Any) -> Any:
         return kind
@@ -50,7 +50,7 @@ def declaration(kind: type) -> str:
 
 
 def written(hint: Any) -> str:
-    """A type of Python's as TypeScript writes it."""
+    """A Python type in TypeScript."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint]
@@ -71,7 +71,7 @@ def written(hint: Any) -> str:
 
 
 def text() -> str:
-    # The outermost kind would hide TypeScript's own Record.
+    # The outermost type would hide TypeScript's own Record.
     found = "\n\n".join(map(declaration, types())).replace(
         "export interface Record {", "export interface TraceRecord {"
     )

@@ -73,6 +73,9 @@ heart() {
 pytest() { # fxlib, the server, the command line; a worker keeps the tests of a file, which share what is slow to start
     $python -m pytest tests -q -n "${PYTEST_WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}" --dist worksteal --durations=25
 }
+pack() { # the extension, for host and drives
+    make --no-print-directory setup
+}
 host() { # the extension inside a real extension host
     tries 2 node tests/editor/host.mjs
 }
@@ -88,7 +91,7 @@ tries() { # N command…: up to N tries, for the reason that tests/conftest.py g
     done
 }
 editor() { # all that is not Python's, and the linters
-    run lint unit host drives
+    run pack lint unit host drives
 }
 
 run() { # stage…: one after another

@@ -1,8 +1,8 @@
 """A second try for tests that drive other processes.
 
-Where the machine stalls for seconds (two shared cores, a full disk cache), such a test can fail for no fault of the
-product.  It is tried once more, and the summary lists it under ``RERUN``: what stands there is to be looked into, for a
-race in the product looks just the same.  Tests within one process get no second try.
+If the machine stalls for seconds (two shared cores, a full disk cache), such a test can fail although the product
+works. It is tried once more, and the summary lists it under ``RERUN``: look into each of these, since a race in the
+product looks the same. Tests within one process get no second try.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import warm_python as interpreters
 if TYPE_CHECKING:
     from lsp_client import Client
 
-# An exception in a shape rule or a detector is a bug, and is let through: here and in the processes that tests start.
+# An exception in a shape rule or a detector is a bug, and is raised here and in the processes that tests start.
 os.environ["FXLIB_STRICT"] = "1"
-# Examples are the same in every run, and none fails for being slow on a busy machine.
+# Examples are the same in every run, and none fails because of a busy machine.
 settings.register_profile("fxlens", deadline=None, derandomize=True)
 settings.load_profile("fxlens")
 
@@ -40,7 +40,7 @@ WARM = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The warm interpreters are those of a whole run: its workers are told where they are."""
+    """The warm interpreters are shared by a whole run: its workers get their paths."""
     if hasattr(config, "workerinput"):
         config.stash[WARM] = Path(config.workerinput["warm"])
         return
@@ -58,8 +58,8 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nearly all that is made here stays: a quarter of the time would go into looking for what does not.  Later the
-    same is so of much that tests make, and Python looks for it once in 700 objects."""
+    """Nearly everything created here is permanent, and garbage collection would take a quarter of the time. The same
+    holds for many objects of tests, with Python's default of a collection every 700 objects."""
     gc.disable()
     try:
         return (yield)
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Iterator[Client]:
-    """A server with a warm worker, for all tests that need none of their own: ``shared.lent(deadline=30)``."""
+    """A server with a warm worker, for all tests that do not need their own: ``shared.lent(deadline=30)``."""
     from lsp_client import started
 
     warm = {"VIRTUAL_ENV": str(warm_python / "plain")}
@@ -87,14 +87,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Itera
 
 @pytest.fixture(scope="session")
 def warm_python(pytestconfig: pytest.Config) -> Path:
-    """Virtual environments whose interpreters have torch imported already when a worker starts: ``plain``, and
-    ``captures`` for those of which torch.export or torch.compile is asked."""
+    """Virtual environments whose workers start with torch already imported: ``plain``, and ``captures`` for tests that
+    use torch.export or torch.compile."""
     return pytestconfig.stash[WARM]
 
 
 @pytest.fixture
 def warm(warm_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The servers and commands of a test take the first for the user's, where they are not told otherwise."""
+    """Servers and commands of a test use the first one as the user's interpreter, by default."""
     monkeypatch.setenv("VIRTUAL_ENV", str(warm_python / "plain"))
 
 

@@ -1,4 +1,4 @@
-"""Python control flow that depends on tensors: an early-exit network with the questions such models ask."""
+"""Python control flow that depends on tensors: an early-exit network with typical conditions."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class Exit(nn.Module):
-    """A classifier that hangs on an intermediate stage."""
+    """A classifier attached to an intermediate stage."""
 
     def __init__(self, channels: int, num_classes: int):
         super().__init__()
@@ -46,7 +46,7 @@ class EarlyExit(nn.Module):
 
 # fxlens: Scale() <- torch.randn(4, 8)
 class Scale(nn.Module):
-    """An argument with a default is traced too: `if normalize` asks a question of it."""
+    """An argument with a default is traced, too: `if normalize` needs its truth value."""
 
     def __init__(self, width: int = 8):
         super().__init__()

@@ -1,4 +1,4 @@
-"""NumPy inside forward: it wants the numbers, and a traced value has none."""
+"""NumPy inside forward: it needs numbers, which a traced value does not have."""
 
 import numpy as np
 import torch

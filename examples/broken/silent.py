@@ -1,4 +1,4 @@
-"""Models that torch.fx traces without a word, into graphs that compute something else."""
+"""Models that torch.fx traces without an error, into graphs that compute something else."""
 
 import random
 

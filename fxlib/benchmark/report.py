@@ -26,7 +26,7 @@ class Measurement:
     speedup: float | None = None
     """Median of eager over that of this variant."""
     problem: str | None = None
-    """Why there is no figure."""
+    """Why there is no measurement."""
     layers: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """Where the time goes: `fxlib.lowering.LayerTime` as data, for an engine that times its kernels, at the first batch
     size and thread count."""
@@ -51,7 +51,7 @@ class Measurement:
 
     @property
     def noise(self) -> float:
-        """Interquartile range over the median: 0.05 means that half of the samples lie within 5 %."""
+        """Interquartile range over the median: 0.05 means that half of the samples lie within a range of 5 %."""
         return (self.percentile(0.75) - self.percentile(0.25)) / self.median_ms if self.times_ms else float("nan")
 
     def as_dict(self) -> dict[str, Any]:

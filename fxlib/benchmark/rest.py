@@ -8,15 +8,15 @@ import time
 
 STEP_S = 0.002
 LOOKS = 3
-"""A pool is at rest when it was seen so this often in a row: a thread may sleep for a moment between two tasks."""
+"""A pool is idle when it was seen so this often in a row: a thread may sleep for a moment between two tasks."""
 
 
 def rest(limit: float = 1.0) -> bool:
-    """Wait until no other thread of this process is at work; False if one still is after `limit` seconds.
+    """Wait until no other thread of this process runs; False if one still does after `limit` seconds.
 
-    The threads of a pool go on looking for work for a while after the last task: OpenMP's for some milliseconds, those
-    of ONNX Runtime for a tenth of a second. What is timed in that while lacks their cores: at two threads a session
-    came out 13 to 17 % slower right after one that spins than after a rest.
+    The threads of a pool spin for a while after the last task: OpenMP's for some milliseconds, those of ONNX Runtime
+    for a tenth of a second. They occupy cores meanwhile: with two threads, a session measured right after one that
+    spins was 13 to 17 % slower than after a pause.
     """
     until = time.perf_counter() + limit
     seen = 0
@@ -42,14 +42,14 @@ def _at_work() -> bool:
             with open(f"/proc/self/task/{thread}/stat", "rb") as file:
                 text = file.read()
         except OSError:
-            continue  # it ended
+            continue  # the thread ended
         if text[text.rindex(b")") + 2 :].startswith(b"R"):
             return True
     return False
 
 
 def _uses_time() -> bool:
-    """The same, by the time that the process uses while this thread sleeps."""
+    """The same, measured by the processor time used while this thread sleeps."""
     start, used = time.perf_counter(), time.process_time()
     time.sleep(5 * STEP_S)
     return time.process_time() - used > 0.2 * (time.perf_counter() - start)

@@ -1,8 +1,8 @@
 """The measuring: warm-up, interleaved samples, percentiles, errors, memory.
 
-Samples of all variants are taken in turn, round after round, so that a machine that slows down or speeds up does so
-for all of them; the speed-up is the ratio of the medians. Before each sample the threads of the variant before it have
-come to rest.
+Samples of all variants are taken in turn, round after round, so that a machine that slows down or speeds up does so for
+all of them; the speed-up is the ratio of the medians. Before each sample, the threads of the previous variant have
+become idle.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def benchmark(
         inputs: example arguments of `forward`.
         variants: names from `VARIANTS`; default all that can run here and change the model. Eager is always measured.
         without: names of variants that are left out.
-        trace: gives the traced model, for variants that begin with one. Default: a symbolic trace.
+        trace: returns the traced model, for variants that start from one. Default: a symbolic trace.
         batches: batch sizes; tensors are repeated or cut along dimension 0. Default: as given.
         threads: intra-op thread counts. Default: torch's present one.
-        rounds: samples of each variant; fewer where `seconds` runs out, but never fewer than three.
+        rounds: samples of each variant; fewer if `seconds` runs out, but at least three.
         seconds: time for the samples of one batch size and thread count.
         progress: called with a text and the fraction done.
         cancelled: called between samples; True stops, and the report has what was measured.
@@ -68,7 +68,7 @@ def benchmark(
     Raises:
         TypeError: `model` is no module, `inputs` no tuple, or another argument of the wrong type.
         KeyError: an unknown variant; the text lists the known ones.
-        ValueError: the model is in training mode, or a batch size or count of threads is none.
+        ValueError: the model is in training mode, or a batch size or thread count is not a positive number.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"benchmark(): model must be a torch.nn.Module, not {type(model).__name__}")
@@ -117,7 +117,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _chosen(names: Sequence[str] | None, without: Collection[str], device: str) -> list[tuple[Variant, str | None]]:
-    """The variants to measure, each with the reason why it cannot run here."""
+    """The variants to measure, each with the reason why it cannot run here, if any."""
     if unknown := [name for name in (*(names or ()), *without) if name not in VARIANTS]:
         raise KeyError(f"unknown variant {unknown[0]!r}; the variants are {', '.join(VARIANTS)}")
     left_out = {*without} - {"eager"}
@@ -130,13 +130,13 @@ def _chosen(names: Sequence[str] | None, without: Collection[str], device: str) 
 
 @dataclass
 class _Run:
-    """One benchmark: what is measured, for how long, and who is informed of it."""
+    """One benchmark: what is measured, for how long, and the callbacks."""
 
     model: torch.nn.Module
     device: str
     chosen: list[tuple[Variant, str | None]]
     named: bool
-    """Whether the caller has named the variants: then each has a row, also without a figure."""
+    """Whether the caller named the variants: each then gets a row, even without a measurement."""
     rounds: int
     seconds: float
     progress: Callable[[str, float], None]
@@ -144,7 +144,7 @@ class _Run:
     trace: Callable[[], GraphModule] | None
 
     def within(self, start: float, share: float) -> Callable[[str, float], None]:
-        """`progress` for a share of the whole."""
+        """`progress` for one part of the whole."""
         return lambda text, done: self.progress(text, start + share * done)
 
     def cell(
@@ -178,7 +178,7 @@ class _Run:
         return [row for row in rows if self.named or row.problem != _NOTHING]
 
     def _prepared(self, variant: Variant, row: Measurement, args: list[Any], expected: Any) -> Callable[..., Any]:
-        """What runs the variant, after its first call."""
+        """The prepared variant, after its first call."""
         peak = _peak(self.device)
         start = time.perf_counter()
         traced = self.trace() if self.trace is not None and variant.of_trace else None
@@ -205,7 +205,7 @@ class _Run:
         with torch.no_grad():
             for name, call in calls.items():
                 timer = Timer("call(*args)", globals={"call": call, "args": args}, num_threads=by_name[name].threads)
-                once = min(timer.timeit(1).median for _ in range(2))  # also the last of the warm-up
+                once = min(timer.timeit(1).median for _ in range(2))  # the last calls of the warm-up
                 timers[name], repeats[name] = timer, max(1, round(MIN_SAMPLE_S / max(once, 1e-9)))
             start = time.perf_counter()
             gc.collect()
@@ -268,8 +268,7 @@ def exclusive() -> Iterator[None]:
 
 @contextmanager
 def cold_compiler() -> Iterator[None]:
-    """torch.compile finds nothing that it compiled before, and leaves nothing for later: the time to get ready is the
-    whole one."""
+    """Give torch.compile an empty cache that is deleted afterwards, so that preparation times are complete."""
     name = "TORCHINDUCTOR_CACHE_DIR"
     before = os.environ.get(name)
     with tempfile.TemporaryDirectory(prefix="fxlib-compile-", ignore_cleanup_errors=True) as folder:

@@ -33,7 +33,7 @@ class Variant:
     name: str
     title: str
     prepare: Callable[[Model, Inputs], Call]
-    """`prepare(model, inputs)` gives what is called with the inputs. The model is in evaluation mode and must not be
+    """`prepare(model, inputs)` returns a callable for the inputs. The model is in evaluation mode and must not be
     changed."""
     missing: Callable[[str], str | None] = lambda device: None
     """`missing("cpu" or "cuda")`: one sentence that says what is missing, or None."""
@@ -42,7 +42,7 @@ class Variant:
     of_trace: bool = False
     """Whether it starts from a trace of the model, and so accepts a traced model as well."""
     layers: Callable[[Call, Inputs], list[LayerTime]] | None = None
-    """Where the time of a prepared call goes; None for a way that is not timed by layer."""
+    """Times by layer of a prepared call; None for a variant without them."""
 
 
 def _trace(model: Model) -> GraphModule:
@@ -70,7 +70,7 @@ def _quantized(model: Model, inputs: Inputs) -> Call:
 
 
 def _compiled(model: Model, inputs: Inputs) -> Call:
-    # What was compiled for another batch size would make it compile for sizes that change, which is slower.
+    # Without a reset it would compile for dynamic sizes after another batch size, which is slower.
     torch._dynamo.reset()
     return torch.compile(copy.deepcopy(model))
 

@@ -1,7 +1,7 @@
 """Symbolic tracing: from a module or function to a graph.
 
-`symbolic_trace` is the whole in one call. `tracer` runs a program on proxies (`proxy`); `tracer_base` and `arguments`
-turn what happens to them into nodes, `hot_loop` in one pass where nothing is overridden. `root` and `root_arguments`
-are where a trace starts, `wrapping` and `module_hooks` what it patches; `scopes`, `sites` and `metadata` are what nodes
-know of where they came from.
+`symbolic_trace` does it in one call. `tracer` runs a program on proxies (`proxy`); `tracer_base` and `arguments` turn
+operations on them into nodes, and `hot_loop` does so in one pass where nothing is overridden. `root` and
+`root_arguments` set up a trace, `wrapping` and `module_hooks` patch what it needs; `scopes`, `sites` and `metadata`
+record where nodes came from.
 """

@@ -1,7 +1,7 @@
 """How a value of the program becomes an argument of a node: one rule per kind of value.
 
-`TracerBase.create_arg` looks the rule up and applies it. A rule lowers what a collection holds through the tracer's own
-``create_arg``, so that an override sees every value.
+`TracerBase.create_arg` looks the rule up and applies it. A rule lowers the items of a collection through the tracer's
+own ``create_arg``, so that an override sees every value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["IMMEDIATE", "rule_of"]
 
 Rule = Callable[["TracerBase", Any], Argument]
 
-# Types whose values are arguments as they are, found by exact type.
+# Types whose values are arguments unchanged, looked up by exact type.
 IMMEDIATE: frozenset[type] = frozenset(
     {
         str,
@@ -47,7 +47,7 @@ IMMEDIATE: frozenset[type] = frozenset(
 
 
 def rule_of(a: object) -> Rule | None:
-    """The rule for a value, None where it can be no argument."""
+    """The rule for a value; None if it cannot be an argument."""
     return _BY_TYPE.get(type(a)) or next(_fitting(a), None)
 
 
@@ -97,7 +97,7 @@ _BY_TYPE: dict[type, Rule] = {
 
 
 def _fitting(a: object) -> Iterator[Rule]:
-    """The rules that a value fits, the one that counts first."""
+    """The rules that a value fits; the first one counts."""
     if isinstance(a, Proxy):
         yield _node
     if hasattr(a, "__fx_create_arg__"):

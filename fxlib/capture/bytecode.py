@@ -1,7 +1,7 @@
 """Functions and frames at the level of byte code.
 
-`Proxy` asks what the running frame is about to do with it, to unpack it into n names or to assert it, when Python calls
-its ``__iter__`` or ``__bool__``: the answer is in the instruction that made the call and nowhere else.
+When Python calls a proxy's ``__iter__`` or ``__bool__``, only the calling instruction shows whether it unpacks it into
+n names, or asserts it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
 def is_assertion(frame: FrameType) -> bool:
     """Whether the running instruction of ``frame`` is the test of an ``assert`` statement.
 
-    That is a jump over code that loads AssertionError and ends with a raise, right before where the jump goes.
+    Such an instruction jumps over code that loads AssertionError and ends with a raise right before the target.
     """
     instructions = _instructions(frame.f_code)
     index = next((k for k, i in enumerate(instructions) if i.offset == frame.f_lasti), None)

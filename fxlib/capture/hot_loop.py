@@ -1,7 +1,7 @@
 """The hot loop of a trace: from an operation on proxies to its node in one pass.
 
 `Tracer` goes through here when the steps between (``create_proxy``, ``create_arg``, ``create_node``, …) are not
-overridden; what is recorded is the same either way, and tests hold the two ways against each other.
+overridden; both ways record the same, and tests compare them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["collector_paused", "make_call_hook", "make_emit", "make_getattr_hook"]
 
-# What needs no look inside when it is already lowered.
+# Values that need no further look once lowered.
 _PLAIN = _ATOMS
 _NO_KWARGS: immutable_dict = immutable_dict()
 
 
 def _collect(a: Any, inputs: dict[Node, None]) -> Any:
-    """A lowered argument as nodes keep it, its nodes added to ``inputs``."""
+    """A lowered argument in the form that nodes keep, its nodes added to ``inputs``."""
     kind = type(a)
     if kind is Node:
         inputs[a] = None
@@ -64,7 +64,7 @@ def _add_nodes(a: object, inputs: dict[Node, None]) -> None:
             _add_nodes(item, inputs)
 
 
-# Function, method name or path -> the name wished for its nodes.
+# Function, method name or path -> the preferred name of its nodes.
 _candidates: dict[Target, str] = {}
 
 
@@ -147,7 +147,7 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
             stacked = leaf is not None or len(stack) > 0
         if stacked:
             if tracer._stack_changed or not share_stacks:
-                # Never changed again, so the nodes of one call of a module share it.
+                # Never changed again, so the nodes of one module call share it.
                 snapshot = stack.copy()
                 tracer._stack_changed = False
             node._module_stack = snapshot if leaf is None else (snapshot, *leaf)
@@ -166,7 +166,8 @@ def make_emit(tracer: Any, share_stacks: bool) -> Callable[..., Proxy]:
 
 
 def make_getattr_hook(tracer: Any, original: Any, parameter_proxy_cache: dict[str, Proxy]) -> Callable[..., Any]:
-    """``Module.__getattr__``, submodules apart, for a tracer that overrides none of the steps, `Tracer.getattr` too."""
+    """``Module.__getattr__``, except for submodules, for a tracer that overrides none of the steps, `Tracer.getattr`
+    too."""
     frame_at = sys._getframe
     getattr_of, emit = tracer.getattr, tracer._emit
     owned: dict[int, tuple[dict[str, Any], str, str]] = {}
@@ -220,7 +221,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
             and not kwargs
             and (type(args[0]) is Proxy if len(args) == 1 else all([type(a) is Proxy for a in args]))
         ):
-            # Lowering the arguments makes no nodes and asks nobody, so the stack need not be built up.
+            # Lowering the arguments creates no nodes and calls no override, so the stack need not be set up.
             try:
                 return emit("call_module", path, args, kwargs, None, None, frame, (key, entry))
             except BaseException:
@@ -238,7 +239,7 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
                 result = emit("call_module", path, args, kwargs, None, None, frame)
             else:
                 result = call_inside(tracer._take_site(frame), original, (mod, *args), kwargs)
-            # Not undone on an exception: torch.fx does not either, and a program that swallows one then fails here.
+            # Not undone on an exception, as in torch.fx: a program that swallows one fails here in both.
             last, _ = stack.popitem()
             tracer._stack_changed = True
             if last != key:
@@ -252,7 +253,8 @@ def make_call_hook(tracer: Any, original: Any, patcher: Patcher) -> Callable[...
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """No collections of cyclic garbage: a trace makes many objects and drops few, so each would be in vain."""
+    """Pause the cyclic garbage collector: a trace creates many objects and drops few, so collections would free
+    nothing."""
     if not gc.isenabled():
         yield
         return

@@ -1,6 +1,6 @@
-"""What is known about a node before it exists: metadata that nodes created from here on receive.
+"""The current metadata, which newly created nodes receive.
 
-``preserve_node_meta`` switches copying on, ``set_current_meta`` says which node is being replayed, ``annotate`` adds
+``preserve_node_meta`` switches copying on, ``set_current_meta`` sets the node that is being replayed, ``annotate`` adds
 metadata of the user's own. The state is one per process and shared with torch's tracers (see ``interop``), so that
 annotations reach graphs captured by ``torch.export`` and ``make_fx`` too.
 """
@@ -58,7 +58,7 @@ _regional_inductor = threading.local()
 
 
 def __getattr__(name: str) -> object:
-    # These are the state itself, which is rebound while contexts are entered and left.
+    # The state itself, which contexts rebind on entering and leaving.
     if name in {"current_meta", "should_preserve_node_meta", "_should_preserve_node_meta", "current_replay_node"}:
         return getattr(_state, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -66,7 +66,7 @@ def __getattr__(name: str) -> object:
 
 @contextmanager
 def _setting(**values: object) -> Iterator[None]:
-    """The shared state with ``values`` set, and put back on leaving."""
+    """Set ``values`` in the shared state, and restore it on leaving."""
     saved = {name: getattr(_state, name) for name in values}
     for name, value in values.items():
         setattr(_state, name, value)
@@ -79,7 +79,7 @@ def _setting(**values: object) -> Iterator[None]:
 
 @contextmanager
 def _entry(name: str, value: object) -> Iterator[None]:
-    """The current metadata with ``value`` under ``name`` (None: as it is), and put back on leaving."""
+    """Set ``value`` under ``name`` in the current metadata (None: unchanged), and restore it on leaving."""
     meta = _state.current_meta
     before = meta.get(name)
     if value is not None:
@@ -99,7 +99,7 @@ def _register_fx_metadata(module_name: str, metadata: dict[str, Any]) -> None:
 
 @contextmanager
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
-    """Nodes created inside get the current metadata; what was current is put back on leaving."""
+    """Nodes created inside get the current metadata; the former metadata is restored on leaving."""
     with _setting(should_preserve_node_meta=enable, current_meta=_state.current_meta.copy()):
         yield
 
@@ -126,7 +126,7 @@ def get_current_meta() -> dict[str, Any]:
 
 @contextmanager
 def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
-    """While ``node`` is replayed: its metadata, and where it came from, are current.
+    """While ``node`` is replayed: its metadata and origin are current.
 
     Without effect outside ``preserve_node_meta`` and for a node without metadata.
     """
@@ -169,13 +169,13 @@ def _get_memory_budget_annotation(node: Node) -> float | None:
 
 
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
-    """Entering a backward function of autograd: nodes created now belong to the forward operation ``seq_nr``."""
+    """Enter a backward function of autograd: nodes created now belong to the forward operation ``seq_nr``."""
     if has_preserved_node_meta():
         _set_backward_functions([*_state.current_meta.get("grad_fn_seq_nr", ()), seq_nr])
 
 
 def reset_grad_fn_seq_nr() -> None:
-    """Leaving the backward function entered last.
+    """Leave the backward function entered last.
 
     Raises:
         AssertionError: there is none.
@@ -214,7 +214,7 @@ def _reset_autograd_backward() -> None:
         _state.current_meta.pop("autograd_backward", None)
 
 
-# What a node takes over from the current metadata as it is.
+# Entries of the current metadata that a node takes over unchanged.
 _INHERITED = (
     *("nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "from_node", "custom"),
     *("recompute", "ac_graph_id", "has_backward_hook", "quantization_tag", "_numeric_debug_handle", "partitioner_tag"),
@@ -222,7 +222,7 @@ _INHERITED = (
 
 
 def inherited() -> dict[str, Any]:
-    """The metadata of a node that is created now, while metadata is preserved."""
+    """The metadata for a node that is created now, while metadata is preserved."""
     current, replayed = _state.current_meta, get_current_replay_node()
     found = {name: copy.copy(current[name]) for name in _INHERITED if name in current}
     if current.get("stack_trace"):
@@ -253,7 +253,7 @@ def _sequence_number(current: dict[str, Any], replayed: Node | None) -> int | No
 
 @contextmanager
 def set_current_replay_node(node: Node | None) -> Iterator[None]:
-    """While another tracer regenerates ``node``: ``get_current_replay_node`` answers it."""
+    """Mark ``node`` as the one that is being regenerated; ``get_current_replay_node`` returns it."""
     with _setting(current_replay_node=node):
         yield
 

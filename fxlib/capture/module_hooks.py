@@ -2,7 +2,7 @@
 
 The functions keep their identity and only their code changes. Assigning to the class instead would make CPython
 recompute the slots of every subclass, four times per trace: a fifth of a millisecond with torchvision imported, and
-every cached attribute of every module class lost.
+clear the attribute caches of all module classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["installed", "original_call", "original_getattr", "uninstalled"]
 
 _call: Any = torch.nn.Module.__call__
 _getattr: Any = torch.nn.Module.__getattr__
-# What they were: the hooks call these.
+# The original functions; the hooks call them.
 original_call = with_code(_call, _call.__code__)
 original_getattr = with_code(_getattr, _getattr.__code__)
 
@@ -62,7 +62,7 @@ def installed(call: Callable[..., Any], getattr_: Callable[..., Any], submodules
     """
     module = torch.nn.Module
     before = _call.__code__, _getattr.__code__
-    # Someone else, a trace by torch.fx around this one perhaps, has put functions of his own there.
+    # Another tracer, perhaps torch.fx around this trace, has installed its own functions.
     replaced = vars(module)["__call__"], vars(module)["__getattr__"]
     if replaced != (_call, _getattr):
         module.__call__, module.__getattr__ = _call, _getattr  # type: ignore[method-assign]
@@ -79,7 +79,7 @@ def installed(call: Callable[..., Any], getattr_: Callable[..., Any], submodules
 
 @contextlib.contextmanager
 def uninstalled() -> Iterator[None]:
-    """Inside, modules behave as if no trace were going on."""
+    """Inside, modules behave as outside a trace."""
     before = _call.__code__, _getattr.__code__
     _call.__code__, _getattr.__code__ = original_call.__code__, original_getattr.__code__
     try:

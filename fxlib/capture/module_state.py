@@ -1,4 +1,4 @@
-"""What the modules under a root hold, put back after their code ran on values that are not the program's.
+"""Restoring the attributes of the modules under a root after their code ran on proxies.
 
 A forward that keeps a value on its module, in an attribute or in a dict that serves as a cache, would keep a proxy of
 the trace there, and every later call and every later trace would read it.
@@ -30,12 +30,12 @@ _OF_A_TRACE = re.compile(r"_\w*(constant|obj)_?\d+")
 
 @contextmanager
 def unchanged(root: Any) -> Iterator[list[str]]:
-    """Gives the attributes that hold proxies already, left by a trace that puts nothing back.
+    """Restore the attributes of all modules under ``root`` on leaving, in containers too. Yields the attributes that
+    already held proxies, left by a trace that restores nothing.
 
-    On leaving, the attributes of every module under ``root`` are what they were, in containers too.
 
-    Constants that a trace adds to its root stay, since the graph refers to them. Data that is written in place is not
-    put back.
+    Constants that a trace adds to its root stay, since the graph refers to them. In-place writes to data are not
+    undone.
     """
     held = [_content(module) for module in _modules(root)]
     kept: list[str] = []
@@ -43,7 +43,7 @@ def unchanged(root: Any) -> Iterator[list[str]]:
         kept = [each for path, module in root.named_modules() for each in _proxies(path, _content(module))]
     try:
         yield kept
-    except NotImplementedError as error:  # what a proxy of torch.fx is refused with
+    except NotImplementedError as error:  # raised for a proxy of torch.fx
         if kept:
             raise _from_before(kept) from error
         raise
@@ -58,7 +58,7 @@ def check_own(graph: Graph, kept: list[str]) -> None:
     """
     Args:
         graph: as traced.
-        kept: what `unchanged` gave.
+        kept: the value that `unchanged` yielded.
 
     Raises:
         TraceError: the program read a proxy of an earlier trace, which is a node of another graph.
@@ -106,10 +106,10 @@ def _modules(root: Any) -> Iterable[torch.nn.Module]:
 
 
 def _content(module: torch.nn.Module) -> list[tuple[Any, Any]]:
-    """The containers of a module, its own ``__dict__`` first, each with a copy."""
+    """The containers of a module, its ``__dict__`` first, each with a copy."""
     own = module.__dict__
     if type(module).__module__.startswith("torch.nn."):
-        # It keeps nothing itself; its buffers are what others set.
+        # It holds nothing itself; others set its buffers.
         buffers = own["_buffers"]
         return [(buffers, buffers.copy())] if buffers else []
     return [(own, own.copy()), *((value, value.copy()) for value in own.values() if type(value) in _CONTAINERS)]
@@ -126,7 +126,7 @@ def _same(container: Any, before: Any) -> bool:
 
 
 def _refill(container: Any, before: Any) -> None:
-    """Give a container the content it had; constants of a trace stay."""
+    """Restore the content of a container, but keep constants of a trace."""
     added = container.items() if isinstance(container, dict) else ()
     kept = {key: value for key, value in added if key not in before and _OF_A_TRACE.fullmatch(str(key))}
     container.clear()

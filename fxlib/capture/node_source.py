@@ -37,9 +37,9 @@ class NodeSource:
     """Where a node came from: ``b.meta["from_node"]`` holds ``NodeSource(a)`` when ``b`` was made from ``a``.
 
     Args:
-        node: the source; ``None`` for something that no node stands for.
+        node: the source; ``None`` if it is not a node.
         pass_name: the transform that made the new node.
-        action: what it did, one or several.
+        action: what it did: one action or several.
     """
 
     NodeInfo = _NodeInfo
@@ -93,7 +93,7 @@ class NodeSource:
 
     @classmethod
     def _from_dict(cls, d: Mapping[str, Any] | None) -> NodeSource | None:
-        """The source that `to_dict` has written; what is missing is as in a source without a node."""
+        """The source from the form that `to_dict` writes; missing entries get the values of a source without a node."""
         if d is None:
             return None
         made = cls(

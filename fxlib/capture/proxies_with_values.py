@@ -1,6 +1,6 @@
-"""Proxies that know something of their value: a parameter's shape, or an example.
+"""Proxies that know part of their value: a parameter's shape, or an example.
 
-`Tracer` makes the first where ``param_shapes_constant`` is set, programs the second by hand.
+`Tracer` creates the former if ``param_shapes_constant`` is set; programs create the latter themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["MetaProxy", "ParameterProxy"]
 
 
 class ParameterProxy(Proxy):
-    """The proxy of a parameter whose shape questions are answered from the parameter itself.
+    """The proxy of a parameter; ``shape``, ``size`` and the like return the parameter's own.
 
     `Tracer` uses it when ``param_shapes_constant`` is set.
     """
@@ -92,6 +92,6 @@ def _value(arg: Any) -> Any:
     return arg.node.meta["val"] if isinstance(arg, Proxy) else arg
 
 
-# Users know these from here, and error texts name them.
+# The public module path of these names, which error texts show.
 for _cls in (ParameterProxy, MetaProxy):
     _cls.__module__ = "fxlib.proxy"

@@ -1,8 +1,8 @@
 """Proxies: the values that flow through a program while it is traced and record what happens to them.
 
-A `Proxy` stands for the value of one node. Every operation on it asks its tracer (`tracer_base`) to append a node
-and gives back the proxy of that node. What Python will not let us record, such as ``bool`` or ``len``, is put to the
-tracer as a question, which by default is answered with an error.
+A `Proxy` stands for the value of one node. Every operation on it makes its tracer (`tracer_base`) append a node, and
+returns the proxy of that node. Operations that Python does not let us record, such as ``bool`` or ``len``, call a
+method of the tracer, which raises by default.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def assert_fn(x: object) -> None:
         raise AssertionError("Assertion failed")
 
 
-# The class of tracers that append to a graph, which `fxlib.capture.tracer_base` puts here.
+# The class of tracers that append to a graph, set by `fxlib.capture.tracer_base`.
 _tracer_of_graph: Callable[[Graph], TracerBase] = None  # type: ignore[assignment]
 
 
@@ -54,16 +54,16 @@ def _new_proxy(kind: type[Proxy]) -> Proxy:
 class Proxy:
     """The stand-in for the value of a node while a program is traced.
 
-    Operators, attributes, methods, and torch functions called with a proxy are recorded as nodes of the graph. One
-    can also wrap a node by hand, ``Proxy(node)``, and write the nodes that follow as Python expressions: that is the
-    convenient way to write a decomposition.
+    Operators, attributes, methods, and torch functions called with a proxy are recorded as nodes of the graph.
+    ``Proxy(node)`` wraps an existing node, so that further nodes can be written as Python expressions: a convenient way
+    to write a decomposition.
 
     A proxy has no value, so it cannot decide an ``if``, be iterated, or have a length. Unpacking into a fixed number
     of names works. To keep other code out of the graph, put it in a function registered with `fxlib.wrap`.
 
     Args:
         node: the node whose value this is.
-        tracer: who appends nodes; by default one that appends to the node's own graph.
+        tracer: appends the nodes; by default to the node's own graph.
     """
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
@@ -72,7 +72,8 @@ class Proxy:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # Libraries ask `isinstance(x, torch.fx.Proxy)` to leave checks out of a trace; `type(x)` stays the truth.
+        # Libraries check `isinstance(x, torch.fx.Proxy)` to skip checks in a trace; `type(x)` still gives the real
+        # class.
         return foreign_proxy if type(self) is Proxy else type(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -84,7 +85,7 @@ class Proxy:
     def __getattr__(self, k: str) -> Attribute:
         return Attribute(self, k)
 
-    # Copying and pickling find these here and not as recorded attributes.
+    # Defined here so that copying and pickling do not record attribute reads.
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -117,7 +118,7 @@ class Proxy:
         return tracer.to_bool(self)
 
     def keys(self) -> Any:
-        """What ``**proxy`` and ``proxy.keys()`` get; the tracer decides."""
+        """The result of ``proxy.keys()``, also used by ``**proxy``; the tracer decides."""
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
@@ -156,7 +157,7 @@ class Proxy:
 
 
 def _copied(proxy: Proxy, name: str, memo: dict[int, Any]) -> Any:
-    """A deep copy of an attribute, or where that fails, as with what holds modules, a shallow one."""
+    """A deep copy of an attribute, or a shallow one if that fails, as for objects that hold modules."""
     value = proxy.__dict__[name]
     try:
         return copy.deepcopy(value, memo)
@@ -169,7 +170,7 @@ def _copied(proxy: Proxy, name: str, memo: dict[int, Any]) -> Any:
     return copy.copy(value)
 
 
-# torch function -> (kind of call, name); what a function is never changes, and asking torch takes a while.
+# torch function -> (kind of call, name), cached because querying torch is slow.
 _torch_calls: dict[Callable[..., Any], tuple[str, str | None]] = {}
 
 
@@ -214,7 +215,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype, torch.device
 
 
 def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-    """The first argument that is a callable with no place in a graph: a function or other object, not a module."""
+    """The first argument that is a callable and cannot be in a graph: a function or other object, not a module."""
     for value in pytree.tree_leaves((args, kwargs)):
         if callable(value) and not isinstance(value, (torch.nn.Module, Proxy)):
             return value
@@ -224,7 +225,7 @@ def _arbitrary_callable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> object
 class Attribute(Proxy):
     """``proxy.name``, before it is known whether it is a method about to be called or a value.
 
-    A call becomes one ``call_method`` node; any other use makes a ``getattr`` node the first time `node` is asked for.
+    A call becomes one ``call_method`` node; any other use makes a ``getattr`` node on the first access of `node`.
     """
 
     _node: Node | None
@@ -233,7 +234,7 @@ class Attribute(Proxy):
         self.root, self.attr, self._node = root, attr, None
         tracer = self.tracer = root.tracer
         if tracer._tracing:
-            # Taken here: the node is made later, where the value is used.
+            # Recorded here, because the node is made later, where the value is used.
             self._site = tracer._take_site(sys._getframe(2))
 
     @property
@@ -247,7 +248,7 @@ class Attribute(Proxy):
 def _read(attribute: Attribute) -> Node:
     """Make the node of an attribute that is used as a value."""
     owner, site = attribute.root, attribute.__dict__.get("_site")
-    owner.node  # noqa: B018 - an unused attribute of an attribute becomes a node first
+    owner.node  # noqa: B018 - makes the node of an unused attribute of an attribute first
     value = owner.tracer._emit("call_function", getattr, (owner, attribute.attr), {}, None, site)
     attribute._node = value.node
     return value.node
@@ -270,11 +271,11 @@ def _reflected(target: Any) -> Callable[..., Proxy]:
 
 
 def _absent(name: str) -> Callable[..., Proxy]:
-    return lambda self, other: getattr(operator, name)  # AttributeError, with Python's own words
+    return lambda self, other: getattr(operator, name)  # raises Python's own AttributeError
 
 
 def _define(prefix: str, name: str, recording: Callable[[Any], Callable[..., Proxy]]) -> None:
-    """Give `Proxy` the method behind an operator; ``and_`` and ``or_`` are keywords with an underscore."""
+    """Define the method of `Proxy` for an operator; ``and_`` and ``or_`` are keywords with an underscore."""
     target = getattr(operator, name, None)
     method = _absent(name) if target is None else recording(target)
     method.__name__ = f"__{prefix}{name.strip('_')}__"
@@ -287,6 +288,6 @@ for _name in magic_methods:
     _define("", _name, _FORMS.get(_name, _binary))
 for _name in reflectable_magic_methods:
     _define("r", _name, _reflected)
-# Users know these from here, and error texts name them.
+# The public module path of these names, which error texts show.
 for _cls in (Proxy, Attribute):
     _cls.__module__ = "fxlib.proxy"

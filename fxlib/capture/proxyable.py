@@ -1,4 +1,4 @@
-"""Classes whose construction is recorded when an argument of it is traced."""
+"""Classes whose construction is recorded if an argument is traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module that a trace is about: what is traced of it, and the names of what it holds."""
+"""The traced module: the function to trace, and the names of its parameters, buffers, submodules and constants."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fxlib.interop import torch_side
 __all__ = ["Root", "constant_prefix", "owned_values"]
 
 _constant_attribute_types = (torch.Tensor, torch.ScriptObject, FakeScriptObject, pytree.TreeSpec)
-# Types of module attributes that are surely no constants of a graph.
+# Types of module attributes that are never constants of a graph.
 _NO_CONSTANT = frozenset(
     {bool, int, float, str, type(None), dict, OrderedDict, list, tuple, set, FunctionType, torch.Size, torch.dtype}
 )
-# What a constant is called when it becomes an attribute of the root: the prefix of a numbered name.
+# The name prefix of a constant that becomes an attribute of the root; a number follows.
 _PREFIXES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((torch.Tensor,), "_tensor_constant"),
     ((FakeScriptObject, torch.ScriptObject), "_torchbind_obj"),
@@ -31,14 +31,14 @@ _PREFIXES: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 class Root(NamedTuple):
-    """What a trace starts from.
+    """The starting point of a trace.
 
     Attributes:
-        module: what the graph's targets refer to: the root itself, or an empty module for a function.
+        module: the module that the graph's targets refer to: the root itself, or an empty module for a function.
         function: what is traced.
         name: of the module's class, ``""`` for a function.
         paths: of every submodule, None for a function.
-        constants: tensors, and what is kept like them, that modules have as plain attributes -> path.
+        constants: tensors and tensor-like objects that modules have as plain attributes -> path.
     """
 
     module: nn.Module
@@ -65,14 +65,14 @@ class Root(NamedTuple):
 
     @property
     def place(self) -> dict[str, str | int]:
-        """Where the function stands, for profilers."""
+        """The function's place in the source, for profilers."""
         code = getattr(self.function, "__code__", None)
         fields = () if code is None else ("co_name", "co_filename", "co_firstlineno")
         return {field: getattr(code, field) for field in fields}
 
 
 def constant_prefix(value: object) -> str | None:
-    """How the name begins under which a constant is kept in the root; None for what is no constant."""
+    """The name prefix of a constant in the root; None if it is not a constant."""
     for kinds, prefix in _PREFIXES:
         if isinstance(value, kinds):
             return prefix
@@ -80,14 +80,14 @@ def constant_prefix(value: object) -> str | None:
 
 
 def kind_of_attribute(value: object) -> str | None:
-    """The dictionary of a module that a value would be in; None for what is no tensor."""
+    """The dictionary of a module that a value belongs in; None if it is not a tensor."""
     if not isinstance(value, torch.Tensor):
         return None
     return "_parameters" if isinstance(value, nn.Parameter) else "_buffers"
 
 
 def owned_values(root: nn.Module, kind: str) -> dict[int, tuple[dict[str, Any], str, str]]:
-    """Of each parameter or buffer the id -> (the dict that holds it, its key there, its qualified name).
+    """For each parameter or buffer: id -> (the dict that holds it, its key there, its qualified name).
 
     Args:
         kind: ``"_parameters"`` or ``"_buffers"``.
@@ -117,8 +117,8 @@ def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Hashable, str]]
     no_constant = _NO_CONSTANT
 
     def enter(module: nn.Module, path: str) -> dict[str, Any] | None:
-        """Note one module; gives its attributes, or None if its class walks its children in a way of its own, as that
-        of a scripted module does."""
+        """Visit one module; returns its attributes, or None if its class overrides how children are found, as scripted
+        modules do."""
         nonlocal plain
         cls = type(module)
         if cls not in usual:
@@ -153,7 +153,8 @@ def _survey(root: nn.Module) -> tuple[dict[nn.Module, str], dict[Hashable, str]]
 
 
 def _constants(root: nn.Module) -> dict[Hashable, str]:
-    """The path of every tensor, and its like, that the modules keep as a plain attribute; of several, the last."""
+    """The path of every tensor, or tensor-like object, that a module has as a plain attribute; of several paths, the
+    last."""
     found: dict[Hashable, str] = {}
     pending = [("", root)]
     while pending:

@@ -1,7 +1,7 @@
 """The inputs of a trace: one placeholder per parameter of the root function, and what ``concrete_args`` fixes.
 
-`create_root_arguments` is what `Tracer.create_args_for_root` does by default; it speaks to the graph through the
-tracer's own override points only.
+`create_root_arguments` is what `Tracer.create_args_for_root` does by default; it changes the graph only through the
+tracer's override points.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _assert_is_none(value: object, msg: str) -> None:
     assert value is None, msg
 
 
-# Recorded as torch.fx records its own: under the module that users know.
+# Recorded under its public module path, as torch.fx records its own.
 _assert_is_none.__module__ = "fxlib._symbolic_trace"
 
 
@@ -65,9 +65,8 @@ def create_root_arguments(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Make the placeholders of ``root_fn``; returns the function to call and the arguments to call it with.
 
-    ``*args`` and ``**kwargs`` become one placeholder each, whose proxy is what the name means in the function. When
-    ``concrete_args`` holds collections, the returned function takes their leaves and the graph gets a code generator
-    that flattens inputs and rebuilds outputs.
+    ``*args`` and ``**kwargs`` become one placeholder each. When ``concrete_args`` holds collections, the returned
+    function takes their leaves and the graph gets a code generator that flattens inputs and rebuilds outputs.
 
     Raises:
         RuntimeError: a method without a ``self`` parameter, or a tuple of ``concrete_args`` of the wrong length.
@@ -102,7 +101,7 @@ def create_root_arguments(
 
 def _parameters(code: CodeType) -> tuple[list[str], list[str]]:
     """The names of a function's parameters: the plain ones, then ``*args`` and ``**kwargs`` with their stars. A frame's
-    variables begin in this order."""
+    variables start in this order."""
     count = code.co_argcount + code.co_kwonlyargcount
     stars = [star for flag, star in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if code.co_flags & flag]
     rest = code.co_varnames[count:]
@@ -128,7 +127,7 @@ def _flattened(
     """``function`` with its arguments' leaves as arguments and its result's leaves as result."""
     codegen = graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
 
-    # Not annotated: what the traced function returns is annotated in the graph.
+    # Unannotated: the graph has the annotation of the traced function's result.
     def of_leaves(*leaves):  # type: ignore[no-untyped-def]
         return codegen.flattened_result(function(*spec.unflatten(leaves)))
 
@@ -149,7 +148,8 @@ def create_root_placeholder(
     signature: inspect.Signature,
     fn: Callable[..., Any],
 ) -> Any:
-    """The value of one parameter: a proxy, or what ``concrete_args`` says, its leaves checked when the graph runs."""
+    """The value of one parameter: a proxy, or the value from ``concrete_args``, whose leaves are checked when the graph
+    runs."""
     fixed = concrete_args is not None and name in concrete_args
     default: tuple[Any, ...] = ()
     if fixed or not name.startswith("*"):

@@ -1,4 +1,4 @@
-"""Which module the code that is being traced belongs to."""
+"""The module whose code is being traced."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["ModuleCall", "Scope", "ScopeContextManager"]
 
 ModuleStack = OrderedDict[str, tuple[str, "type[nn.Module]"]]
-"""The calls of modules that are going on: ``path``, for a further call ``path@1``, to path and class."""
+"""The module calls in progress: ``path``, or ``path@1`` for a further call, to path and class."""
 
 
 class Scope:
-    """Which module the code that is being traced belongs to.
+    """The module whose code is being traced.
 
     ``module_path`` is the qualified name of the module whose ``forward`` runs (``""`` for the root) and
     ``module_type`` its class (None for the root).
@@ -29,7 +29,7 @@ class Scope:
 
 
 class ScopeContextManager:
-    """Makes ``scope`` say what ``current_scope`` says, and puts it back on leaving."""
+    """Sets ``scope`` to ``current_scope``, and restores it on leaving."""
 
     def __init__(self, scope: Scope, current_scope: Scope) -> None:
         self._scope = scope
@@ -63,7 +63,7 @@ class ModuleCall:
 
     def __exit__(self, failed: type[BaseException] | None, *exc: object) -> None:
         self._scope.__exit__()
-        # Not taken off on an exception: torch.fx does not either, and a program that swallows one then fails here.
+        # Not removed on an exception, as in torch.fx: a program that swallows one fails here in both.
         if failed is None:
             last, _ = self._tracer.module_stack.popitem()
             if last != self._key:

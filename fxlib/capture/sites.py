@@ -1,7 +1,7 @@
 """Where in the user's program an operation is recorded: the tracer's part of `fxlib.ir.span`.
 
-A site is taken for every node, so the answers for the running frame are kept: while a function runs, its callers stand
-still, and its next operation has the same parent.
+A site is taken for every node, so results for the current frame are cached: while a function runs, its callers do not
+change, so its next operation has the same parent.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from fxlib.ir import span as _span
 __all__ = ["SiteTaker", "code_of_subclass"]
 
 _BOUNDARY = _span.BOUNDARY
-# Code that runs for more than one value, so that its caller is not fixed while its frame lives.
+# Code that runs for more than one value, so its caller can change during the life of its frame.
 _RESUMABLE = 0x20 | 0x80 | 0x100 | 0x200
 
 
-# What a trace sets, and puts back when it ends.
+# Attributes that a trace sets and restores at its end.
 _AT_FIRST = {"_site_base": None, "_site_frame": None, "_site_parent": None, "_site_inner": None}
 
 
 class SiteTaker:
-    """Takes sites, and says in errors where they are. The attributes are set while `Tracer.trace` runs."""
+    """Takes sites, and adds them to error messages. The attributes are set while `Tracer.trace` runs."""
 
     _record_forward_stack_traces_only: bool = False
 
     _tracing: bool = False
     _own_code: frozenset[int] = frozenset()
-    #: The site at which the module that is running was called.
+    #: The call site of the module that is running.
     _site_base: _span.Site | None = None
     #: The user's frame that recorded last, and the site of its caller.
     _site_frame: FrameType | None = None
     _site_parent: _span.Site | None = None
-    #: A frame of torch's right inside the boundary, whose operations have the site of the call.
+    #: A frame of torch right inside the boundary; its operations get the site of the call.
     _site_inner: FrameType | None = None
 
     def current_site(self) -> _span.Site | None:
         """The site (see `fxlib.ir.span`) of the expression of the user's program that is being evaluated, or None.
 
-        For tracers that want to say where a question was asked.
+        For tracers that report where an operation happened.
         """
         return self._take_site(sys._getframe(1))
 
     def _take_site(self, frame: FrameType | None) -> _span.Site | None:
-        """The site of the innermost user's frame from ``frame`` outwards."""
+        """The site of the user's innermost frame, from ``frame`` outwards."""
         hidden, own, start = _span._hidden, self._own_code, frame
         while frame is not None:
             code = frame.f_code
@@ -60,7 +60,7 @@ class SiteTaker:
             if known:
                 if code is _BOUNDARY:
                     if start is not None and not start.f_code.co_flags & _RESUMABLE:
-                        # No frame of the user's from here to the boundary, as in torch's own containers.
+                        # No user frame up to the boundary, as in torch's own containers.
                         self._site_inner = start
                     return self._site_base
             elif not own or id(code) not in own:
@@ -72,7 +72,7 @@ class SiteTaker:
             return (code, frame.f_lasti, self._site_parent)
         parent = self._site_above(frame)
         if not code.co_flags & _RESUMABLE:
-            # While a function runs, its callers stand still: the next operation in this frame has the same parent.
+            # While a function runs, its callers do not change: the next operation in this frame has the same parent.
             self._site_frame, self._site_parent = frame, parent
         return (code, frame.f_lasti, parent)
 
@@ -82,7 +82,7 @@ class SiteTaker:
         return _span.current_site(frame.f_back, self._site_base, self._own_code)
 
     def _explain(self, message: str, way_out: str = "") -> str:
-        """``message`` (which begins as torch.fx's), where the user's expression is, and what to write instead."""
+        """``message`` (which starts like torch.fx's), the place of the user's expression, and what to write instead."""
         lines = [message]
         span = _span.resolve(self._take_site(sys._getframe(2)))
         if span is not None:
@@ -108,7 +108,7 @@ class SiteTaker:
 
     @contextlib.contextmanager
     def _taking_sites(self, own_code: frozenset[int]) -> Iterator[None]:
-        """While it is entered, every node gets a site. ``own_code`` holds ids of code that is not the user's."""
+        """While it is entered, every node gets a site. ``own_code`` holds ids of code objects to leave out."""
         before = {name: getattr(self, name) for name in ("_tracing", "_own_code", *_AT_FIRST)}
         self.__dict__.update(_AT_FIRST, _tracing=True, _own_code=own_code)
         try:

@@ -1,4 +1,4 @@
-"""Tracing in one call: from a module or function to a module that does what it did."""
+"""Tracing in one call: from a module or function to an equivalent GraphModule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["symbolic_trace"]
 
 
 def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """Trace a module or function and return a `GraphModule` that does what it did.
+    """Trace a module or function and return an equivalent `GraphModule`.
 
     ``concrete_args`` fixes arguments, to remove control flow that depends on them::
 
@@ -25,11 +25,11 @@ def symbolic_trace(root: nn.Module | Callable[..., Any], concrete_args: dict[str
 
         gm = fxlib.symbolic_trace(scores, concrete_args={"causal": True})
 
-    Other values of ``causal`` are refused when the result is called. Collections may be given too, with `PH` in place
-    of what shall stay an input: ``concrete_args={"pyramid": [PH, PH, PH]}``.
+    Other values of ``causal`` are refused when the result is called. Collections may be given too, with `PH` for each
+    part that stays an input: ``concrete_args={"pyramid": [PH, PH, PH]}``.
 
-    Attributes of the traced modules are afterwards what they were before: a proxy that ``forward`` keeps on a module,
-    as in a cache, would be read by the next trace and the next call.
+    Attributes of the traced modules are restored: a proxy that ``forward`` stores on a module, as in a cache, would be
+    read by the next trace or call.
 
     Raises:
         TraceError and others: see `Tracer.trace`.

@@ -1,7 +1,7 @@
-"""Symbolic tracing: run a module's ``forward`` on proxies and keep what it did as a graph.
+"""Symbolic tracing: run a module's ``forward`` on proxies and record its operations as a graph.
 
-`Tracer` knows modules: which are leaves, where they are in the root, how their parameters become nodes. The rest of a
-tracer is in `tracer_base`, inputs in `root_arguments`, patching in `wrapping`.
+`Tracer` handles modules: which are leaves, their paths in the root, and parameters as nodes. The rest of a tracer is in
+`tracer_base`, inputs in `root_arguments`, patching in `wrapping`.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from fxlib.ir.graph import Graph
 
 __all__ = ["Tracer"]
 
-# Types whose values the root cannot hold as attributes that nodes refer to.
+# Types whose values cannot become attributes of the root.
 _NO_ATTRIBUTE = IMMEDIATE | {Proxy, Attribute, tuple, list, dict, slice}
 
 
 class Tracer(TracerBase):
-    """Records what a module or function does with its inputs as a `Graph`.
+    """Records the operations of a module or function on its inputs as a `Graph`.
 
     ``fxlib.symbolic_trace(m)`` is ``GraphModule(m, Tracer().trace(m))``. Subclass it to change what is recorded; every
-    method below that has no leading underscore is called at its place in a trace, however it is overridden.
+    method below without a leading underscore can be overridden.
 
     Args:
         autowrap_modules: modules whose functions are leaf functions wherever traced code calls them.
-        autowrap_functions: further leaf functions, wherever traced code's globals name them.
-        param_shapes_constant: answer ``shape``, ``size`` and the like of parameters from the parameter rather than
-            recording the question, so that control flow may depend on them.
+        autowrap_functions: further leaf functions, wherever the globals of traced code name them.
+        param_shapes_constant: return the real ``shape``, ``size`` and the like of parameters instead of recording the
+            operation, so that control flow may depend on them.
     """
 
     _qualname_counter: dict[str, int] = defaultdict(int)
@@ -67,20 +67,20 @@ class Tracer(TracerBase):
         self.param_shapes_constant = param_shapes_constant
         self._autowrap_search = list(autowrap_modules)
         self._autowrap_function_ids = wrapping.public_callables(autowrap_modules, autowrap_functions)
-        # Of the root, while it is traced.
+        # Caches for the root, while it is traced.
         self.root_module_name = ""
         self.submodule_paths: dict[nn.Module, str] | None = None
         self.tensor_attrs: dict[Any, str] = {}
-        # What has been counted so far: calls by path, names by prefix.
+        # Counters: calls by path, names by prefix.
         self.num_calls: dict[str, int] = {}
         self._qualname_counter = defaultdict(int)
 
     # --- override points ----------------------------------------------------------------------------------------------
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """A name ``prefix0``, ``prefix1``, … that no attribute of the root has, for a constant to be kept there."""
+        """A name ``prefix0``, ``prefix1``, … that no attribute of the root has, for a new constant."""
         taken = functools.partial(hasattr, self.root)
-        # What was given before is searched for no more, but the first name may be free again: in another root.
+        # The search continues after the last name given, but starts over for another root.
         number = self._qualname_counter[prefix] if taken(f"{prefix}0") else 0
         while taken(f"{prefix}{number}"):
             number += 1
@@ -95,7 +95,7 @@ class Tracer(TracerBase):
 
         Raises:
             NameError: a parameter that is not the root's.
-            NotImplementedError: the value can be no argument.
+            NotImplementedError: the value cannot be an argument.
         """
         kind = type(a)
         if kind in _NO_ATTRIBUTE:
@@ -118,7 +118,7 @@ class Tracer(TracerBase):
     def path_of_module(self, mod: nn.Module) -> str:
         """The qualified name of ``mod`` in the root.
 
-        Override it when modules shall be found under other names, such as those of a larger model.
+        Override it to use other names for modules, such as those in a larger model.
 
         Raises:
             NameError: the root has no such submodule.
@@ -130,9 +130,9 @@ class Tracer(TracerBase):
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What happens when traced code calls a submodule: one node for a leaf, else ``forward`` is traced.
+        """Handle a submodule call in traced code: one node for a leaf; otherwise ``forward`` is traced.
 
-        Override it to do something else at module boundaries: to trace each submodule into a graph of its own, say.
+        Override it to act at module boundaries, for example to trace each submodule into its own graph.
 
         Args:
             m: the module called.
@@ -145,7 +145,7 @@ class Tracer(TracerBase):
             return self.create_proxy("call_module", path, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
-        """What traced code gets for an attribute of a module: a proxy for a parameter, else the value.
+        """The result of reading a module's attribute in traced code: a proxy for a parameter, otherwise the value.
 
         Override it to return parameters themselves, or proxies for more kinds of attributes.
 
@@ -171,22 +171,22 @@ class Tracer(TracerBase):
     ) -> tuple[Any, list[Any]]:
         """Make the placeholders; returns the function to trace and its arguments.
 
-        Override it to give the graph other inputs than the signature says.
+        Override it to give the graph inputs other than those of the signature.
         """
         return create_root_arguments(self, root_fn, is_module, concrete_args)
 
     def trace(self, root: nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
-        """Run ``root`` on proxies and return the graph of what it did.
+        """Run ``root`` on proxies and return the recorded graph.
 
         Afterwards ``self.root`` is the module that the graph's targets refer to: ``root``, or a new module that holds
         the constants when ``root`` is a function.
 
         Args:
             root: a module or a Python function.
-            concrete_args: values of parameters that shall be constants; inside collections, `PH` marks inputs.
+            concrete_args: values of parameters that become constants; inside collections, `PH` marks inputs.
 
         Raises:
-            TraceError: the program asked for the truth or the items of a traced value.
+            TraceError: the program needed the truth value or the items of a traced value.
             NameError, NotImplementedError, …: as the override points say; and whatever ``root`` itself raises.
         """
         with wrapping.tracing(), collector_paused():
@@ -216,13 +216,13 @@ class Tracer(TracerBase):
             return self.graph
 
     def _add_partial_graph(self, error: RuntimeError) -> None:
-        """Let an error about data-dependent values carry the code recorded so far, as tools of torch expect it."""
+        """Attach the code recorded so far to an error about data-dependent values, as torch's tools expect."""
         if "data-dependent" in str(next(iter(error.args), "")):
             recorded = self.graph.python_code("self", verbose=True)
             error.partial_fx_graph = recorded.src  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
-        # As in torch.fx a subclass becomes a plain tracer. Modules of Python cannot be copied.
+        # As in torch.fx, a subclass is copied as a plain tracer. Python modules cannot be copied.
         clone = memo[id(self)] = Tracer.__new__(Tracer)
         memo.update((id(module), module) for module in self._autowrap_search)
         clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
@@ -240,7 +240,8 @@ class Tracer(TracerBase):
     # --- names in the root --------------------------------------------------------------------------------------------
 
     def _path_of_value(self, a: Any) -> str | None:
-        """The path of the root's attribute that a value is, or becomes here; None if it is to be no attribute."""
+        """The path of a value among the root's attributes, where it is added if needed; None if it is not kept as an
+        attribute."""
         kind = kind_of_attribute(a)
         if kind is not None:
             known = self._owned_name(kind, a)
@@ -259,7 +260,7 @@ class Tracer(TracerBase):
         return next((path for path, module in self.root.named_modules() if module is wanted), None)
 
     def _constant_name(self, value: Any) -> str | None:
-        """The name under which the root keeps a constant, from now on; None for what is no constant."""
+        """The name of a constant in the root, where it is added if needed; None if it is not a constant."""
         kind = constant_prefix(value)
         if kind is not None:
             name = self.tensor_attrs.get(value)
@@ -274,7 +275,8 @@ class Tracer(TracerBase):
         return name
 
     def _path_of_stranger(self, mod: nn.Module) -> str:
-        """The name of a module that is not the root's: there is none. A diagnosis makes one up, to go on."""
+        """The path of a module that is not in the root: raises. A diagnosis overrides this with a made-up path, to
+        continue."""
         raise NameError(
             self._explain(
                 f"module is not installed as a submodule ({type(mod).__name__} called)",
@@ -285,8 +287,8 @@ class Tracer(TracerBase):
     def _owned_name(self, kind: str, value: Any) -> str | None:
         """The qualified name of a parameter or buffer of the root, or None.
 
-        All names are collected at the first question. A name is believed only while its module still holds the value
-        there; what is not found is looked for once more, since traced code may have registered it.
+        All names are collected on first use. A name is valid only while its module still holds the value; a value that
+        is not found is searched for once more, since traced code may have registered it.
         """
         owned = self._owned.get(kind)
         for _ in range(2):
@@ -299,11 +301,11 @@ class Tracer(TracerBase):
         return None
 
     def _read(self, name: str, constant: nn.Parameter | None, cache: dict[str, Proxy]) -> Proxy:
-        """The proxy of the root's attribute of that name; with ``constant`` it answers questions of shape by that."""
+        """The proxy of the root's attribute of that name; with ``constant`` it returns the real shape."""
         if name in cache:
             return cache[name]
         record = functools.partial(self.create_proxy, "get_attr", name, (), {})
-        # An override may have been written before there was such a parameter.
+        # An override may be older than the parameter.
         if constant is not None and "proxy_factory_fn" in inspect.signature(record).parameters:
             record.keywords["proxy_factory_fn"] = lambda node: ParameterProxy(self, node, name, constant)
         return cache.setdefault(name, record())
@@ -311,7 +313,7 @@ class Tracer(TracerBase):
     # --- one pass from operation to node ------------------------------------------------------------------------------
 
     def _nothing_overridden(self) -> bool:
-        """Whether an operation may go from proxy to node in one pass: nobody watches the steps between."""
+        """Whether an operation may go from proxy to node in one pass, because no step between is overridden."""
         return (
             self._inherits("create_proxy", "create_node", "create_arg", "proxy")
             and not (self.check_mutable_operations or self.record_stack_traces)
@@ -326,7 +328,7 @@ class Tracer(TracerBase):
     # --- while the root runs ------------------------------------------------------------------------------------------
 
     def _run(self, function: FunctionType, is_module: bool, concrete_args: Any) -> None:
-        """Call the function on proxies, with everything in place that records what it does."""
+        """Call the function on proxies, with all hooks and patches installed."""
         direct, outer_code = self._nothing_overridden(), inspect.unwrap(function).__code__
         fn, args = _span.boundary(self.create_args_for_root, (function, is_module, concrete_args), {})
         self._site_base = None
@@ -342,7 +344,7 @@ class Tracer(TracerBase):
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=annotation)
 
     def _hooks(self, patcher: wrapping.Patcher, direct: bool) -> tuple[Callable[..., Any], Callable[..., Any], bool]:
-        """What module calls and module attributes go through while the root runs, as `module_hooks` takes it."""
+        """The hooks for module calls and attributes while the root runs, as arguments of `module_hooks`."""
         cache: dict[str, Proxy] = {}
         quick_call = direct and self._inherits("call_module", "path_of_module")
         if direct:

@@ -1,7 +1,7 @@
-"""What every tracer does: turn operations on proxies into nodes, and answer the questions that proxies cannot.
+"""What every tracer does: turn operations on proxies into nodes, and handle those that cannot be recorded.
 
-`TracerBase` knows nothing of modules; `Tracer` adds them. `GraphAppendingTracer` is the one behind a proxy
-that was made by hand. Each override point says when one would override it.
+`TracerBase` knows nothing of modules; `Tracer` adds them. `GraphAppendingTracer` serves proxies that a program creates
+itself. Each override point documents when to override it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _A = TypeVar("_A", bound=tuple[Any, ...] | dict[str, Any])
 
 
 class TraceError(ValueError):
-    """The program asked a proxy for something that only a real value has."""
+    """The program needed something of a proxy that only a real value has."""
 
 
 class TracerBase(SiteTaker):
@@ -81,7 +81,7 @@ class TracerBase(SiteTaker):
     module_stack: ModuleStack
     node_name_to_scope: dict[str, tuple[str, type[nn.Module] | None]]
 
-    #: The site of the node to be created next, where it was taken earlier.
+    #: The site of the node to be created next, if it was taken earlier.
     _pending_site: Site | None = None
     _stack_changed: bool = True
 
@@ -101,8 +101,8 @@ class TracerBase(SiteTaker):
     ) -> Node:
         """Insert a node, its arguments being ready.
 
-        Override it to check or change what goes into the graph: to refuse in-place operations, say, or to put
-        something into the ``meta`` of every node.
+        Override it to check or change what goes into the graph, for example to reject in-place operations or to set
+        ``meta`` of every node.
         """
         if self.check_mutable_operations and kind == "call_function":
             check_for_mutable_operation(target, args, kwargs)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class TracerBase(SiteTaker):
         return made
 
     def _note_scope(self, made: Node) -> None:
-        """Write down which module's code a new node comes from."""
+        """Record which module's code a new node comes from."""
         scope = self.scope
         self.node_name_to_scope[made.name] = scope.module_path, scope.module_type
         if metadata.has_preserved_node_meta():
@@ -125,7 +125,7 @@ class TracerBase(SiteTaker):
             made.meta["nn_module_stack"] = copy.copy(self.module_stack)
 
     def proxy(self, node: Node) -> Proxy:
-        """The proxy of a new node. Override it to let values flow as a Proxy subclass of your own."""
+        """The proxy of a new node. Override it to use your own Proxy subclass."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -155,7 +155,7 @@ class TracerBase(SiteTaker):
         for itself with a method ``__fx_create_arg__(self, tracer)``.
 
         Raises:
-            NotImplementedError: the value can be no argument.
+            NotImplementedError: the value cannot be an argument.
             RuntimeError: a dict has a traced value as a key.
         """
         if type(a) in IMMEDIATE:
@@ -164,9 +164,9 @@ class TracerBase(SiteTaker):
         return self._unknown_argument(a) if rule is None else rule(self, a)
 
     def to_bool(self, obj: Proxy) -> bool:
-        """The truth of a proxy, asked for by ``if``, ``while``, ``and``, ``assert`` and their like.
+        """The truth value of a proxy, needed by ``if``, ``while``, ``and``, ``assert`` and the like.
 
-        Override it when the tracer can know: because it carries example values, or records the question in the graph.
+        Override it if the tracer knows, because it has example values or records the condition in the graph.
 
         Raises:
             TraceError: always, here.
@@ -174,9 +174,9 @@ class TracerBase(SiteTaker):
         raise TraceError(self._explain(_CONTROL_FLOW, _CONTROL_FLOW_WAY_OUT))
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """An iterator over a proxy, asked for by loops, comprehensions and ``*proxy``.
+        """An iterator over a proxy, needed by loops, comprehensions and ``*proxy``.
 
-        Override it when the tracer can know how many items there are.
+        Override it if the tracer knows the number of items.
 
         Raises:
             TraceError: always, here.
@@ -184,14 +184,14 @@ class TracerBase(SiteTaker):
         raise TraceError(self._explain(_ITERATION, _ITERATION_WAY_OUT))
 
     def keys(self, obj: Proxy) -> Any:
-        """What ``proxy.keys()`` gives; Python also asks for ``**proxy``.
+        """The result of ``proxy.keys()``; Python also calls it for ``**proxy``.
 
-        Override it to return an iterator over known keys if ``**proxy`` shall work.
+        Override it to return an iterator over known keys to make ``**proxy`` work.
         """
         return Attribute(obj, "keys")()
 
     def _length(self, obj: Proxy) -> int:
-        """The length of a proxy. Python takes nothing but an int for it, so the call itself cannot be recorded."""
+        """The length of a proxy. Python requires an int, so the call itself cannot be recorded."""
         raise RuntimeError(self._explain(_LENGTH, _LENGTH_WAY_OUT))
 
     # --- between proxies and nodes ------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class TracerBase(SiteTaker):
         name: str | None = None,
         site: Site | None = None,
     ) -> Proxy:
-        """How proxies record an operation. `Tracer` replaces it by one pass when nothing is overridden."""
+        """How proxies record an operation. `Tracer` replaces it by a single pass if nothing is overridden."""
         self._pending_site = site
         wished = {} if name is None else {"name": name}
         return self.create_proxy(kind, target, args, kwargs, **wished)  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ class TracerBase(SiteTaker):
         raise AssertionError(f"Expected {what} to be {kind.__name__}, got {type(lowered)}")
 
     def _unknown_argument(self, a: Any) -> Argument:
-        """What becomes of a value that can be no argument: an error, unless a tracer that continues knows better."""
+        """Handle a value that cannot be an argument: raises, unless a tracer overrides it to continue."""
         raise NotImplementedError(self._explain(f"argument of type: {type(a)}", _ARGUMENT_WAY_OUT))
 
     def _create_key(self, key: Any) -> Any:
@@ -244,6 +244,6 @@ class GraphAppendingTracer(TracerBase):
 
 
 proxy._tracer_of_graph = GraphAppendingTracer
-# Users know these from here, and error texts name them.
+# The public module path of these names, which error texts show.
 for _cls in (TraceError, Scope, ScopeContextManager, TracerBase, GraphAppendingTracer):
     _cls.__module__ = "fxlib.proxy"

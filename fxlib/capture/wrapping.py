@@ -1,7 +1,7 @@
-"""Leaf functions: which functions a trace records as one call, and the patching that makes it see the calls.
+"""Leaf functions: functions that a trace records as one call, and the patching needed to see those calls.
 
-`wrap` registers; `Patcher` replaces the registered names for the time of a trace and puts everything back. Functions
-that were registered with torch.fx's own ``wrap`` count too.
+`wrap` registers; `Patcher` replaces the registered names during a trace and restores them. Functions that were
+registered with torch.fx's own ``wrap`` count too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
         def keep_largest(scores, count):
             return scores if len(scores) <= count else scores.topk(count).values
 
-    Outside a trace, and in calls without a traced value, the function is called as ever.
+    Outside a trace, and in calls without a traced value, the function is called as usual.
 
     Returns:
         ``fn_or_name``.
@@ -76,7 +76,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
     return fn_or_name
 
 
-# --- are we tracing? --------------------------------------------------------------------------------------------------
+# --- is a trace going on?
+# --------------------------------------------------------------------------------------------------
 
 _depth = 0
 
@@ -93,7 +94,7 @@ def is_fx_symbolic_tracing() -> bool:
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
-    """While it is entered, `is_fx_tracing` and torch.fx's own functions of that name answer true."""
+    """While it is entered, `is_fx_tracing` and torch.fx's functions of that name return True."""
     global _depth
     before = torch_side.set_foreign_tracing(True)
     _depth += 1
@@ -141,11 +142,11 @@ def _recording(function: Callable[..., Any], op: str, target: Target) -> Callabl
 
 
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, where a trace has put a wrapper in its place."""
+    """The original function, if a trace has replaced it by a wrapper."""
     return getattr(function, _MARK, function)  # type: ignore[no-any-return]
 
 
-# id(function) -> its wrapper, which keeps it alive: a trace patches the same functions again and again.
+# id(function) -> its wrapper, which keeps it alive: each trace patches the same functions.
 _wrappers: dict[int, Callable[..., Any]] = {}
 
 
@@ -164,7 +165,7 @@ def _create_wrapped_method(cls: type, name: str) -> Callable[..., Any]:
 
 
 def public_callables(modules: tuple[ModuleType, ...], functions: tuple[Callable[..., Any], ...]) -> set[int]:
-    """Ids of the functions to record wherever a traced module's globals name them."""
+    """Ids of the functions that are recorded wherever a traced module's globals name them."""
     named = [pair for module in modules for pair in vars(module).items()]
     return {*map(id, functions), *(id(value) for name, value in named if not name.startswith("_") and callable(value))}
 
@@ -235,7 +236,7 @@ class Patcher:
             self._apply(namespace, new)
 
     def revert_all_patches(self) -> None:
-        """Put everything back for a while."""
+        """Restore everything temporarily."""
         for cls, name, old, _ in reversed(self._methods):
             if old is _ABSENT:
                 delattr(cls, name)
@@ -269,7 +270,7 @@ _current: Patcher | None = None
 
 @contextlib.contextmanager
 def patch_scope() -> Iterator[Patcher]:
-    """A patcher for one trace, put back whatever happens. Inside it, `patches_reverted` knows it."""
+    """A patcher for one trace, always undone at its end. Inside, `patches_reverted` applies to it."""
     global _current
     outer = _current
     with Patcher() as patcher:
@@ -282,7 +283,7 @@ def patch_scope() -> Iterator[Patcher]:
 
 @contextlib.contextmanager
 def patches_reverted() -> Iterator[None]:
-    """Run code as if no trace were going on, as far as patched names are concerned."""
+    """Run code with all patched names restored, as outside a trace."""
     patcher = _current
     if patcher is None:
         yield

@@ -1,6 +1,6 @@
 """What torch.export and torch.compile do with a model: `judge` runs both and reports exact places.
 
-torch.fx is judged by `fxlib.diagnose`. Nothing of this is imported by ``import fxlib``.
+`fxlib.diagnose` does the same for torch.fx. ``import fxlib`` imports nothing of this.
 """
 
 from fxlib.captures.judge import judge, specify

@@ -24,9 +24,9 @@ class Break:
     """One graph break.
 
     ``code`` is Dynamo's (``"GB0170"``; empty where the message has none), ``title``, ``explanation``, ``hints`` and
-    ``context`` its own words. ``path`` leads from forward to ``span``, the user's expression; ``inside`` is the frame
-    in an installed package, in torch or in the standard library, where the break happened there. ``skipped``: Dynamo
-    gave up the whole function, so that the rest of it was not looked at; ``second`` is the code of the reason why.
+    ``context`` its texts. ``path`` leads from forward to ``span``, the user's expression; ``inside`` is the frame in an
+    installed package, in torch or in the standard library, if the break happened there. ``skipped``: Dynamo gave up the
+    whole function, so that the rest of it was not analysed; ``second`` is the code of the reason why.
     """
 
     code: str
@@ -90,9 +90,9 @@ def break_of(message: str, stack: Any, outer: Iterable[Frame] = (), skipped: boo
 
 
 def breaks_of_log(captured: torch_side.Captured, boundary: str) -> list[Break]:
-    """The breaks that a run logged, in order, each once.
+    """The breaks that a run logged, in order and without duplicates.
 
-    ``boundary`` is the file of the code that called the model: frames up to it are not the user's.
+    ``boundary`` is the file of the code that called the model: frames up to it are not user code.
     """
     found: dict[Any, Break] = {}
     ends = [frames_of(end) for end in captured.ends]
@@ -102,7 +102,7 @@ def breaks_of_log(captured: torch_side.Captured, boundary: str) -> list[Break]:
         if place is None:
             continue
         where = (place["file"], int(place["line"]))
-        # Some breaks are no exceptions; the graph that ended there knows the columns.
+        # Some breaks raise no exception; the graph that ended there has the columns.
         stack = frames_of(record.stack) or _taken(ends, where)
         around = _after(frames_of(record.text.partition("User code traceback:")[2]), boundary)
         if not around and where in known:
@@ -110,7 +110,7 @@ def breaks_of_log(captured: torch_side.Captured, boundary: str) -> list[Break]:
             around = known[where]
             stack = stack[-1:] or around[-1:]
         known.setdefault(where, around)
-        # The log has the calls around the frame that Dynamo looked at, the exception the columns inside of it.
+        # The log has the calls around the frame that Dynamo analysed, the exception the columns inside of it.
         outer = around[: len(around) - len(stack)] if stack else around
         one = break_of(record.text, None, [*outer, *stack], any(text in record.text for text in _SKIPPED))
         found.setdefault((one.span, one.code, one.inside), one)
@@ -123,7 +123,7 @@ def _after(frames: list[Frame], boundary: str) -> list[Frame]:
 
 
 def _taken(ends: list[list[Frame]], where: tuple[str, int]) -> list[Frame]:
-    """The stack of the first graph that ended at a line, which is then taken from the list."""
+    """The stack of the first graph that ended at a line; it is removed from the list."""
     for index, frames in enumerate(ends):
         if frames and (frames[-1].file, frames[-1].line) == where:
             return ends.pop(index)

@@ -57,7 +57,7 @@ def _of_torch(frame: Frame) -> bool:
 
 
 def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
-    """The finding for the breaks at one expression. ``hidden``: it comes up only when others are solved."""
+    """The finding for the breaks at one expression. ``hidden``: it appears only once others are fixed."""
     first = breaks[0]
     code = rule_of(first)
     skipped = any(each.skipped for each in breaks)
@@ -88,7 +88,8 @@ def finding_of(breaks: list[Break], hidden: bool = False) -> Finding:
 
 
 def failure_of(error: BaseException, fullgraph: bool = False) -> Finding:
-    """The finding for an error that torch.compile raises where eager does not; with ``fullgraph``, only with that."""
+    """The finding for an error that torch.compile raises where eager does not; with ``fullgraph``, one that only occurs
+    with it."""
     path = stopped_at(error)
     span = path[-1] if path else None
     code = "FX614" if fullgraph else "FX698"
@@ -99,12 +100,12 @@ def failure_of(error: BaseException, fullgraph: bool = False) -> Finding:
 
 
 def stopped_at(error: BaseException) -> tuple[Span, ...]:
-    """The user's expressions that Dynamo looked at when it raised, outermost first."""
+    """The user's expressions that Dynamo was analysing when it raised, outermost first."""
     stack = getattr(error, "real_stack", None)
     return users_path(frames_of(stack) or frames_of(str(error).partition("from user code:")[2]))
 
 
 def first_line(error: BaseException) -> str:
-    """Class and first line of an error."""
+    """The class and first line of an error."""
     text = str(error).strip().split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""torch.compile: where the graph breaks, why, and into which graphs forward falls apart."""
+"""torch.compile: where and why the graph breaks, and the resulting graphs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from fxlib.captures.break_log import Break, break_of, breaks_of_log
 from fxlib.captures.break_rules import failure_of, finding_of, first_line, stopped_at
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users
-from fxlib.captures.replacing import Replacements
+from fxlib.captures.replacing import Functions, Replacements
 from fxlib.captures.verdict import Part, Verdict
 from fxlib.diagnosis.report import Finding
 
 __all__ = ["judge_compile"]
 
-_PASSES = 8  # looks at what breaks kept from view; each pass replaces what the one before found
+_PASSES = 8  # analyses of code behind breaks; each pass replaces the breaks found by the one before
 
 
 def judge_compile(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], more: Iterable[tuple[tuple, dict[str, Any]]] = ()
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    more: Iterable[tuple[tuple, dict[str, Any]]] = (),
+    functions: Functions | None = None,
 ) -> Verdict:
-    """What ``torch.compile(module)(*args, **kwargs)`` does, with Dynamo's own reasons.
+    """What ``torch.compile(module)(*args, **kwargs)`` does, with Dynamo's own reasons. ``functions``: see
+    `Replacements`.
 
-    The model runs on its inputs, as it does for a user, with a backend that keeps the graphs and runs them as they are.
-    What a break kept Dynamo from looking at (the rest of a function that it gave up) is looked at in further runs, in
-    which the expressions that broke have the values of an eager run.
+    The model runs on its inputs, as it does for a user, with a backend that keeps the graphs and runs them unchanged.
+    Code that Dynamo did not reach because of a break (the rest of a function that it gave up) is analysed in further
+    runs, in which the breaking expressions have the values of an eager run.
 
-    The model is called three times, and then with each of ``more``: what makes torch compile again is a finding.
+    The model is called three times, and then with each of ``more``: each cause of a recompilation is a finding.
     """
     start = time.perf_counter()
     with restored(module):
@@ -56,29 +61,29 @@ def judge_compile(
             whole = torch_side.compiled_whole(module, *copied((args, kwargs))).error
         verdict.fullgraph = whole is None
     if any(each.skipped for each in breaks) or (breaks and run.error is not None):
-        hidden, complete = _hidden(module, args, kwargs, breaks)
+        hidden, complete = _hidden(module, args, kwargs, breaks, functions)
     verdict.complete = run.error is None and (complete or not any(each.skipped for each in breaks))
     verdict.findings = _findings(breaks, hidden)
     verdict.findings += recompiling.findings_of(module, run.log)
     if run.error is not None:
         verdict.findings.append(failure_of(run.error))
-    elif whole is not None and not _told(whole, verdict.findings):
-        # Without breaks Dynamo goes further, and may meet what it does not meet with them.
+    elif whole is not None and not _is_reported(whole, verdict.findings):
+        # Without breaks Dynamo gets further, and may fail at code that it does not reach with them.
         verdict.findings.append(failure_of(whole, fullgraph=True))
     verdict.seconds = time.perf_counter() - start
     return verdict
 
 
 def _hidden(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break]
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], known: list[Break], functions: Functions | None
 ) -> tuple[list[Break], bool]:
-    """Breaks that come up only when those that are known are solved, and whether those are all."""
+    """Breaks that appear only once the known ones are fixed, and whether these are all."""
 
     def eager() -> None:
         with restored(module), torch_side.quiet():
             module(*copied(args), **copied(kwargs))
 
-    replacements = Replacements(eager)
+    replacements = Replacements(eager, functions)
     found: list[Break] = []
     places = {each.span for each in known}
     new = list(known)
@@ -97,21 +102,21 @@ def _hidden(
 
 
 def _findings(breaks: list[Break], hidden: list[Break]) -> list[Finding]:
-    """One finding for each expression of the user's, in the order of the run."""
+    """One finding for each user expression, in the order of the run."""
     by_place: dict[Any, list[Break]] = {}
     for each in [*breaks, *hidden]:
         by_place.setdefault(each.span, []).append(each)
     return [finding_of(group, hidden=group[0] in hidden) for group in by_place.values()]
 
 
-def _told(error: BaseException, findings: list[Finding]) -> bool:
+def _is_reported(error: BaseException, findings: list[Finding]) -> bool:
     """Whether an error of ``fullgraph=True`` is about one of the expressions at which the graph breaks without it."""
     path = stopped_at(error)
     return torch_side.is_unsupported(error) and (not path or path[-1] in [each.span for each in findings])
 
 
 def _overlaps(span: Any, places: set[Any]) -> bool:
-    """Whether a place is one of those that were replaced, or part of one, or around one."""
+    """Whether a place overlaps one of those that were replaced."""
     if span is None:
         return True
     start, end = (span.line, span.column), (span.end_line, span.end_column)

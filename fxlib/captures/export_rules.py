@@ -1,4 +1,4 @@
-"""From an exception of torch.export's to a finding: its rule and its sentence."""
+"""From an exception of torch.export to a finding: its rule and its sentence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["Failure", "finding_of", "rule_of"]
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception of torch.export's: the user's frames that led there, outermost first, the frame in an installed
-    package where it lies in one, and whether the expression calls a scripted module or function."""
+    """An exception of torch.export: the user's frames that led there, outermost first; the frame in an installed
+    package, if it was raised in one; and whether the expression calls a scripted module or function."""
 
     error: BaseException
     path: tuple[Span, ...]
@@ -36,7 +36,7 @@ class Failure:
         return f"{type(self.error).__name__}: {first}" if first else type(self.error).__name__
 
 
-# From the name of the exception, and its text, to the rule; the first that fits.
+# From the name of the exception and its text to the rule; the first match counts.
 _TABLE = (
     ("GuardOnDataDependentSymNode", r"specialized integer|expression zuf", "FX502"),
     ("GuardOnDataDependentSymNode", r"expression Eq\(u\d+, 1\) ", "FX501"),

@@ -1,4 +1,4 @@
-"""torch.export: every expression that keeps a model from being exported, in one go."""
+"""torch.export: all expressions that prevent the export of a model, in one run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from fxlib.captures.break_rules import first_line, stopped_at
 from fxlib.captures.export_rules import Failure, finding_of
 from fxlib.captures.isolation import copied, restored
 from fxlib.captures.places import frames_of, is_users, users_path
-from fxlib.captures.replacing import Replacements
+from fxlib.captures.replacing import Functions, Replacements
 from fxlib.captures.silent import silent
 from fxlib.captures.verdict import Part, Verdict
 
 __all__ = ["judge_export", "judge_strict"]
 
-_MOST = 25  # failures of one model
+_MOST = 25  # failures reported for one model
 
 
-def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
-    """What ``torch.export.export(module, args, kwargs, strict=False)`` does.
+def judge_export(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], functions: Functions | None = None
+) -> Verdict:
+    """What ``torch.export.export(module, args, kwargs, strict=False)`` does. ``functions``: see `Replacements`.
 
     A failure is at the expression that ran when torch raised. The next one is found by exporting again, with that
-    expression replaced by what it gives in eager.
+    expression replaced by its value in eager.
     """
     start = time.perf_counter()
     verdict = Verdict("export", "captured")
@@ -35,7 +37,7 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
         with restored(module), torch_side.quiet():
             module(*copied(args), **copied(kwargs))
 
-    replacements = verdict.replaced = Replacements(eager)
+    replacements = verdict.replaced = Replacements(eager, functions)
     for _ in range(_MOST):
         try:
             with restored(module), replacements.applied():
@@ -58,8 +60,8 @@ def judge_export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
 
 
 def judge_strict(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Verdict:
-    """What ``torch.export.export(module, args, kwargs, strict=True)`` does: Dynamo looks at forward before it is
-    exported. The verdict has no findings: its reason names the line, of which those of torch.compile say more."""
+    """What ``torch.export.export(module, args, kwargs, strict=True)`` does: Dynamo analyses forward before the export.
+    The verdict has no findings: its reason names the line, and the findings of torch.compile have the details."""
     start = time.perf_counter()
     verdict = Verdict("strict", "captured", complete=True)
     try:
@@ -78,11 +80,11 @@ def judge_strict(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -
 def _failure(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Failure:
     frames = frames_of(error.__traceback__)
     path = users_path(frames)
-    # torch's own frames are at the end of every stack; only those of a package say that the problem lies there.
+    # torch's own frames end every stack; only a package's frames show that the problem lies there.
     inside = next((frame for frame in reversed(frames) if not _torchs(frame.file)), None)
     inside = inside if inside is not None and not is_users(inside.file) else None
     if not path:
-        # Nothing of the user's was running: torch looked at the inputs, the results, or what is left in the module.
+        # No user code was running: torch checked the inputs, the results, or the state left in the module.
         span = interface.place(error, module, args, kwargs)
         path = (span,) if span is not None else ()
     return Failure(error, path, inside, interface.calls_scripted(error.__traceback__))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 __all__ = ["around"]
 
-_LARGEST = 8192  # size that is asked about where a range has no end
+_LARGEST = 8192  # largest size that is checked in an open range
 _GUARD = re.compile(
     r"of (?P<root>\w+) = (?P<source>\S+) in the specified range.*? satisfy the generated guard (?P<guard>.+)\.$",
     re.MULTILINE,
@@ -20,8 +20,8 @@ _ARITHMETIC = (
 
 
 def around(text: str, root: str, low: int, high: int | None, example: int) -> tuple[int, int | None]:
-    """The range about the example's size, within ``low`` and ``high``, in which all guards hold that torch reports as
-    not always true. The given one where they depend on more than this size, or fail beyond `_LARGEST` alone."""
+    """The range around the example's size, within ``low`` and ``high``, in which all guards hold that torch reports as
+    not always true. The given range if they depend on more than this size, or fail only beyond `_LARGEST`."""
     for match in _GUARD.finditer(text):
         holds = _guard(match["guard"].replace(match["source"], "size")) if match["root"] == root else None
         if holds is None or not holds(example):

@@ -1,4 +1,5 @@
-"""Places of what torch.export says about a whole call: a type among the inputs or results, a tensor left behind."""
+"""Places for errors of torch.export about a whole call: the type of an input or result, or a tensor left in the
+module."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _TYPE = re.compile(r"<class '([^']+)'>")
 
 
 def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Span | None:
-    """Where the user wrote what an error without a place is about."""
+    """The user's expression that an error without a place is about."""
     text = str(error)
     found = _TYPE.search(text)
     if found is not None and "input" in text.partition("\n")[0]:
@@ -40,14 +41,14 @@ def place(error: Exception, module: torch.nn.Module, args: tuple, kwargs: dict[s
 
 
 def reads_data(span: Span | None) -> bool:
-    """Whether an expression is `x.data`, and not what is assigned to."""
+    """Whether an expression reads `x.data`."""
     tree = file_tree(span.file) if span is not None else None
     node = at_span(tree, span) if tree is not None and span is not None else None
     return isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load)
 
 
 def _data(module: torch.nn.Module) -> Iterator[Span]:
-    """Where forward reads `.data`, which torch.export does not record."""
+    """The places where forward reads `.data`, which torch.export does not record."""
     for _, code, tree in forwards(module):
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
@@ -66,7 +67,7 @@ def _is_gradient(node: ast.AST | None) -> bool:
 
 
 def _gradients(module: torch.nn.Module) -> Iterator[Span]:
-    """Where forward asks autograd for a gradient."""
+    """The places where forward requests a gradient from autograd."""
     for _, code, tree in forwards(module):
         yield from (span_of(node, code.co_filename) for node in ast.walk(tree) if _is_gradient(node))
 
@@ -88,7 +89,7 @@ def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeTyp
 
 
 def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kind: str) -> Span | None:
-    """The parameter of forward that was given something of a type."""
+    """The parameter of forward whose argument has a given type."""
     try:
         bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
@@ -101,7 +102,7 @@ def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kin
 
 
 def parameter(module: torch.nn.Module, name: str) -> Span | None:
-    """Where the user's own forward of a module declares a parameter."""
+    """The place where the user's own forward declares a parameter."""
     for each, code, tree in forwards(module):
         if each is module:
             found = (node for node in ast.walk(tree.args) if isinstance(node, ast.arg) and node.arg == name)
@@ -110,7 +111,7 @@ def parameter(module: torch.nn.Module, name: str) -> Span | None:
 
 
 def _returned(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Span | None:
-    """What the `return` gives that ends forward."""
+    """The expression of forward's final `return`."""
     own = next(((code, tree) for each, code, tree in forwards(module) if each is module), None)
     if own is None:
         return None
@@ -142,7 +143,7 @@ def _returned(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> S
 
 
 def _exchanged(module: torch.nn.Module) -> Iterator[Span]:
-    """Assignments in forward that give a parameter or buffer another tensor, or keep one in the module."""
+    """Assignments in forward that replace a parameter or buffer, or store a tensor in the module."""
     for each, code, tree in forwards(module):
         for node in ast.walk(tree):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -152,7 +153,7 @@ def _exchanged(module: torch.nn.Module) -> Iterator[Span]:
 
 
 def calls_scripted(traceback: TracebackType | None) -> bool:
-    """Whether the user's expression that was running calls something of `torch.jit.script`."""
+    """Whether the user's running expression calls something made by `torch.jit.script`."""
     innermost = None
     while traceback is not None:
         if is_users(traceback.tb_frame.f_code.co_filename):
@@ -169,7 +170,7 @@ def calls_scripted(traceback: TracebackType | None) -> bool:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a name with attributes after it."""
+    """The value of a dotted name."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):

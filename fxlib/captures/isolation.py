@@ -1,4 +1,4 @@
-"""A module as it was before: what a run changed in it is put back."""
+"""Restores the state of a module after a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fxlib.captures.places import forward_of
 __all__ = ["copied", "restored"]
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
-_LARGEST = 50_000_000  # elements of buffers; larger ones are not copied, and stay as a run leaves them
+_LARGEST = 50_000_000  # elements of buffers; larger ones are neither copied nor restored
 
 
 @contextlib.contextmanager
 def restored(module: torch.nn.Module) -> Iterator[None]:
-    """Attributes, buffers and training mode of a module, plain globals of the files that define it, and torch's random
-    state, as they were before."""
+    """Restore a module's attributes, buffers and training mode, plain globals of the files that define it, and torch's
+    random state."""
     held: list[tuple[Any, dict[str, Any]]] = []
     values: list[tuple[torch.Tensor, torch.Tensor]] = []
     left = _LARGEST
@@ -49,7 +49,7 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _globals(module: torch.nn.Module) -> dict[str, Any] | None:
-    """The globals of the file that a user's module is defined in."""
+    """The globals of the file that defines a user's module."""
     function = forward_of(module)
     return function.__globals__ if function is not None else None
 
@@ -59,13 +59,13 @@ def _shallow(value: Any) -> Any:
 
 
 def copied(values: Any) -> Any:
-    """Inputs of one's own: forward may write into them."""
+    """Copies of the inputs, since forward may write into them."""
 
     def copy_of(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         copy = value.detach().clone().requires_grad_(value.requires_grad)
-        # Dimensions that the user marked as dynamic stay so.
+        # Keep the marks of dimensions that the user marked as dynamic.
         vars(copy).update({name: kept for name, kept in vars(value).items() if name.startswith("_dynamo")})
         return copy
 

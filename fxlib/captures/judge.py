@@ -14,6 +14,7 @@ from fxlib.captures.isolation import copied, restored
 from fxlib.captures.merging import merged
 from fxlib.captures.pins import analyse, judge_shapes
 from fxlib.captures.places import owned
+from fxlib.captures.replacing import Functions
 from fxlib.captures.sizes import Inputs
 from fxlib.captures.specification import Specification, propose
 from fxlib.captures.verdict import CAPTURES, Judgement, Verdict
@@ -57,20 +58,21 @@ def judge(
         raise ValueError(f"captures: unknown {', '.join(unknown)}; choose from {', '.join(CAPTURES)}")
     judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
-    reason = torch_side.missing()
+    reason, functions = torch_side.missing(), Functions()
     with owned(module):
         for name in wanted:
             if reason is not None:
                 verdict = Verdict(name, "unknown", reason)
             elif name == "export":
-                verdict = judge_export(module, args, kwargs)
+                verdict = judge_export(module, args, kwargs, functions)
             elif name == "strict":
                 verdict = judge_strict(module, args, kwargs)
             elif name == "shapes":
                 done = judgement.verdicts.get("export")
                 verdict = judge_shapes(module, args, kwargs, done.replaced if done is not None else None)
             else:
-                verdict = judge_compile(module, args, kwargs, [normalise(each) or ((), {}) for each in more])
+                given = [normalise(each) or ((), {}) for each in more]
+                verdict = judge_compile(module, args, kwargs, given, functions)
             if verdict.outcome == "fails" and (raised := _eager_error(module, args, kwargs)) is not None:
                 verdict = Verdict(name, "unknown", f"The model itself raises on these inputs: {raised}")
             judgement.verdicts[name] = verdict

@@ -1,4 +1,4 @@
-"""One finding for one expression, whichever captures it stops."""
+"""One finding for one expression, for all captures that it affects."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAMES = {"export": "torch.export", "compile": "torch.compile"}
 
 
 def merged(verdicts: dict[str, Verdict], findings: Iterable[Finding], of_fx: Iterable[Finding] = ()) -> list[Finding]:
-    """The findings of all captures, each expression once.
+    """The findings of all captures, merged by expression.
 
-    That of torch.fx stays, otherwise the most severe one. ``data["captures"]`` has the code of each capture that it
-    holds for, ``data["severities"]`` its severity there, and a note says what the others do. A loud finding that holds
-    for torch.fx alone says that the others take the expression, where they were asked.
+    That of torch.fx is kept, otherwise the most severe one. ``data["captures"]`` has the code for each affected
+    capture, ``data["severities"]`` its severity there, and a note says what the others do. A loud finding for torch.fx
+    alone says that the others accept the expression, if they were run.
 
     Args:
         verdicts: by the name of the capture.
@@ -62,7 +62,7 @@ def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict])
         notes += other.related
         data.update({key: value for key, value in other.data.items() if key not in data})
     if set(captures) == {"fx"} and first.loud:
-        taken = [_NAMES[name] for name in _NAMES if name in verdicts and _takes(verdicts[name], first.span)]
+        taken = [_NAMES[name] for name in _NAMES if name in verdicts and _accepts(verdicts[name], first.span)]
         if taken:
             notes.append(Related(f"{' and '.join(taken)} {'accepts' if len(taken) == 1 else 'accept'} this."))
     data["captures"] = {name: captures[name] for name in _ORDER if name in captures}
@@ -71,7 +71,7 @@ def _joined(first: Finding, others: list[Finding], verdicts: dict[str, Verdict])
 
 
 def _also(finding: Finding) -> str:
-    """What another capture does at the same expression, in one line."""
+    """One line about another capture at the same expression."""
     captures = finding.data["captures"]
     if finding.data.get("dynamo"):
         return f"also: torch.compile breaks the graph here, {', '.join(finding.data['dynamo'])}"
@@ -81,8 +81,8 @@ def _also(finding: Finding) -> str:
     return f"also, with {name}: {finding.message}"
 
 
-def _takes(verdict: Verdict, span: Span | None) -> bool:
-    """Whether a capture looked at all of forward and had nothing against an expression or a part of it."""
+def _accepts(verdict: Verdict, span: Span | None) -> bool:
+    """Whether a capture analysed all of forward and reported nothing at an expression or a part of it."""
     if not verdict.complete or span is None:
         return False
     start, end = (span.line, span.column), (span.end_line, span.end_column)

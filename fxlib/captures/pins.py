@@ -1,4 +1,4 @@
-"""Which expression keeps a dimension of the inputs from varying in an exported program."""
+"""Finds the expressions that fix a dimension of the inputs in an exported program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import re
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +35,9 @@ class Shapes:
     """What is known about the dimensions of the inputs.
 
     ``inputs`` are the arguments that were used, larger than the example where that has a size of 1. ``free`` are the
-    dimensions that stay symbols in the program, ``groups`` those that have to be equal. ``pinned`` maps the dimensions
-    that the program holds for one size of, although the model takes others, to the expression that did it. ``fixed``
-    are those of which the model itself takes one size only. ``error`` is what torch.export raised, where it raised.
+    dimensions that stay symbols in the program, ``groups`` those that have to be equal. ``pinned`` maps dimensions that
+    the program accepts in one size only, although the model accepts others, to the expression that caused it. ``fixed``
+    are those of which the model itself accepts one size only. ``error`` is the exception of torch.export, if any.
     """
 
     inputs: Inputs
@@ -59,8 +58,7 @@ def analyse(
 ) -> Shapes:
     """Export with every size as a symbol, and find out which became constants, where, and whether the model needs that.
 
-    With ``replacements`` a model that cannot be exported is analysed
-    past its failures.
+    With ``replacements`` a model that cannot be exported is analysed beyond its failures.
 
     Raises:
         TypeError: the arguments do not fit the signature of forward.
@@ -98,7 +96,7 @@ class _Analysis:
     def __init__(self, module: torch.nn.Module, inputs: Inputs, replacements: Replacements | None) -> None:
         self.module = module
         self.given = inputs
-        self.replacements = replacements
+        self.replacements = replacements or Replacements(lambda: None)
         self.runs = 0
 
     def run(self) -> Shapes:
@@ -128,8 +126,8 @@ class _Analysis:
         return True
 
     def _ones(self) -> list[Dimension]:
-        """Dimensions of size 1, which torch takes for constants, of which the model takes 2 and 3 as well (one of them
-        may be what it is broadcast to): all that are first at once, then one after the other."""
+        """Dimensions of size 1, which torch treats as constants, for which the model also accepts 2 and 3 (one of them
+        may be the size it is broadcast to). All first dimensions are tried together, then each one alone."""
         ones = [each for each, size in self.given.dimensions().items() if size == 1]
 
         def varies(group: list[Dimension]) -> bool:
@@ -145,8 +143,7 @@ class _Analysis:
 
         inputs = shapes.inputs
         dims = {each: Dim.AUTO for each, size in inputs.dimensions().items() if size > 1}
-        applied = self.replacements.applied() if self.replacements is not None else nullcontext()
-        with symbols.recorded() as found, restored(self.module), applied:
+        with symbols.recorded() as found, restored(self.module), self.replacements.applied():
             try:
                 given, named = copied((inputs.args, inputs.kwargs))
                 torch_side.exported(self.module, given, named, inputs.shapes(dims))
@@ -157,7 +154,7 @@ class _Analysis:
         return found
 
     def _sort(self, shapes: Shapes, found: symbols.Symbols) -> None:
-        """Free, pinned or fixed."""
+        """Classify a dimension: free, pinned or fixed."""
         named = {
             source: dimension for source, dimension in ((s, _dimension(s)) for s in found.names.values()) if dimension
         }
@@ -192,7 +189,7 @@ class _Analysis:
                     _join(shapes.groups, dimension, each)
 
     def _varies_with(self, shapes: Shapes, dimension: Dimension, left: dict[Dimension, Any]) -> set[Dimension] | None:
-        """The dimensions that have to change with one for the model to run; None where it takes this size only."""
+        """The dimensions that have to change with one for the model to run; None if it accepts this size only."""
         known = shapes.inputs.dimensions()
         size = known[dimension]
         own = next((set(group) for group in shapes.groups if dimension in group), {dimension})
@@ -221,26 +218,26 @@ class _Analysis:
             found = self._table(shapes, dimension)
             if found is not None:
                 yield found
-        # Another dimension than the batch is often 1 by nature: channels, heads, what is broadcast.
+        # Dimensions other than the batch are often 1 for good: channels, heads, broadcast ones.
         if batches := [each for each in shapes.ones if each.dim == 0]:
             span = parameter(self.module, str(batches[0].path[0]))
             yield _finding("FX702", () if span is None else (span,), batch_of_one(batches), batches)
 
     def _table(self, shapes: Shapes, dimension: Dimension) -> Finding | None:
-        """A finding where the model takes one size only because of an operand such as a table of positions: without it
-        the model runs with another."""
+        """A finding if the model accepts one size only because of an operand such as a table of positions; without it,
+        the model runs with another size."""
         pin = shapes.fixed[dimension]
         tree = file_tree(pin.span.file) if pin.span is not None else None
         node = at_span(tree, pin.span) if tree is not None and pin.span is not None else None
         last = shapes.inputs.tensors()[dimension.path].dim() - 1
-        # The first dimension is the batch, the last the features, which a model has one number of.
+        # The first dimension is the batch, the last the features, whose number a model fixes.
         if pin.span is None or not isinstance(node, ast.BinOp) or not 0 < dimension.dim < last:
             return None
         for own, change in ((node.right, _left), (node.left, _right)):
             name = ast.unparse(own)
             if not isinstance(own, ast.Attribute) or not name.startswith("self."):
                 continue
-            with Replacements(lambda: None).exchanged(pin.span, change):
+            with self.replacements.exchanged(pin.span, change):
                 if self._varies_with(shapes, dimension, {}) is None:
                     continue
             size = shapes.inputs.dimensions()[dimension]
@@ -252,7 +249,7 @@ class _Analysis:
 
 
 def batch_of_one(dimensions: list[Dimension], whose: str = "The example") -> str:
-    """What a finding says of these dimensions; ``whose`` is how a person calls the example."""
+    """The text of a finding about these dimensions; ``whose`` names the example."""
     return (
         f"{whose} has a batch of 1 ({_listed(dimensions)}). torch.export treats sizes of 1 as constants: "
         f"with a dynamic batch, the export raises or its program accepts only 1. {RULES['FX702'].advice}"
@@ -297,7 +294,7 @@ def _join(groups: list[set[Dimension]], one: Dimension, other: Dimension) -> Non
 
 
 def _dimension(source: tuple[str, int]) -> Dimension | None:
-    """From torch's name of a size to ours."""
+    """The dimension for torch's name of a size."""
     found = _SOURCE.match(source[0])
     if found is None:
         return None

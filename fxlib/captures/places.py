@@ -1,4 +1,4 @@
-"""From what torch says about a place (a line, columns, a traceback) to the exact expression in the user's source."""
+"""From torch's description of a place (a line, columns, a traceback) to the exact expression in the user's source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Frame(NamedTuple):
-    """One step of a call stack as torch prints it: the line from 1, byte columns from 0 or None where unknown."""
+    """One step of a call stack as torch prints it: the line from 1, byte columns from 0, or None if unknown."""
 
     file: str
     line: int
@@ -47,7 +47,7 @@ _NONE = ast.Module([], [])
 
 
 class _File:
-    """The lines of a file as `linecache` has them, and what is asked of their syntax tree, looked up once."""
+    """The lines of a file as `linecache` has them, and cached queries of their syntax tree."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -81,7 +81,7 @@ def _file(file: str) -> _File:
 
 
 def file_tree(file: str) -> ast.Module | None:
-    """The syntax tree of a file as `linecache` has it; None where it has none or where it does not parse."""
+    """The syntax tree of a file as `linecache` has it; None if there is none or it does not parse."""
     return _file(file).tree
 
 
@@ -90,7 +90,7 @@ _owned: list[str] = []
 
 @contextlib.contextmanager
 def owned(module: torch.nn.Module) -> Iterator[None]:
-    """While this lasts, the files of the installed package that a module is defined in count as the user's."""
+    """Count the files of the installed package that defines a module as the user's while this is active."""
     file = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
     _owned.append(package_of(file) if is_installed(file) else "")
     try:
@@ -107,18 +107,17 @@ def is_users(file: str) -> bool:
 
 
 def forward_of(module: torch.nn.Module) -> FunctionType | None:
-    """The forward of a module as the user wrote it, without decorators; None where it is not the user's."""
+    """The forward of a module as the user wrote it, without decorators; None if it is not the user's."""
     function = inspect.getattr_static(type(module), "forward", None)
     function = inspect.unwrap(function) if isinstance(function, FunctionType) else None
     return function if isinstance(function, FunctionType) and is_users(function.__code__.co_filename) else None
 
 
 def expression_at(frame: Frame) -> Span:
-    """The span of the expression that a frame stands on.
+    """The span of the expression that a frame is executing.
 
-    torch gives the line, the column where the expression starts and the column where it ends, but not the line where
-    it ends. The syntax tree has the expression that fits. Without columns it is the statement of that line, up to its
-    colon where it has a body.
+    torch gives the line, the start column and the end column of the expression, but not its end line. The syntax tree
+    has the expression that fits. Without columns it is the statement of that line, up to its colon if it has a body.
     """
     file = _file(frame.file)
     place = (frame.line, frame.column, frame.end_column)
@@ -162,7 +161,7 @@ def _statement(tree: ast.AST | None, frame: Frame) -> Span:
     for name in ("test", "iter", "subject"):
         head = getattr(found, name, None)
         if head is not None:
-            # What is negated is what is asked.
+            # For a negation, the condition is its operand.
             while name == "test" and isinstance(head, ast.UnaryOp) and isinstance(head.op, ast.Not):
                 head = head.operand
             return _span(frame.file, head)
@@ -179,7 +178,7 @@ def _statement(tree: ast.AST | None, frame: Frame) -> Span:
 
 
 def iterated(span: Span) -> Span:
-    """Of a comprehension, what it goes through: that is what runs when its first item is asked for."""
+    """The iterable of a comprehension, which is evaluated when its first item is requested."""
     for node in _file(span.file).starting_at((span.line, span.column)):
         is_comprehension = isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
         if is_comprehension and _span(span.file, node) == span:
@@ -188,13 +187,13 @@ def iterated(span: Span) -> Span:
 
 
 def users_path(frames: Iterable[Frame]) -> tuple[Span, ...]:
-    """The spans of the frames that are the user's own, outermost first. What runs inside an installed package or in
-    torch is left out, so that the last span is the user's call of it."""
+    """The spans of the frames that are the user's own, outermost first. Frames inside an installed package or torch are
+    left out, so that the last span is the user's call of it."""
     return tuple(expression_at(frame) for frame in frames if is_users(frame.file))
 
 
 def innermost(frames: Iterable[Frame]) -> Frame | None:
-    """The last frame, in whoever's file it is."""
+    """The last frame, in any file."""
     last = None
     for frame in frames:
         last = frame
@@ -229,7 +228,7 @@ def _of_traceback(traceback: TracebackType | None) -> Iterator[Frame]:
 
 
 def _of_text(text: str) -> Iterator[Frame]:
-    """The columns come from the marks under the line, where the printer drew some."""
+    """The columns come from the marks under the line, if any."""
     lines = text.splitlines()
     for index, line in enumerate(lines):
         found = _FRAME.match(line)

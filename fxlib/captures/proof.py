@@ -1,4 +1,5 @@
-"""Fixes proven for the capture that they are for: captured again and compared with eager; what the others do then."""
+"""Proves fixes for one capture: the edited model is captured again and compared with eager, also by the other
+captures."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from fxlib.ir.modules import copy_of
 __all__ = ["CaptureChecker"]
 
 _NAMES = {"fx": "torch.fx", "export": "torch.export", "compile": "torch.compile"}
-_STEPS, _TRIES = 2, 12  # fixes on top of one that brings up another problem, and how many are tried
-# How a call may differ, as the note of a fix says: what was raised before the fix, and what is raised after it.
+_STEPS, _TRIES = 2, 12  # further fixes for problems that a fix reveals, and the number of tries
+# Accepted differences between calls, as in the note of a fix: the error before the fix, and the one after it.
 _ANNOUNCED = {
     "check-condition": (None, "RuntimeError"),
     "torch-math": ("ValueError", None),
@@ -40,7 +41,7 @@ _ANNOUNCED = {
 
 @dataclass
 class _Report:
-    """What one text is for a capture."""
+    """The result of a capture for one text."""
 
     judgement: Judgement
     findings: list[Finding]
@@ -51,9 +52,9 @@ class _Report:
 class CaptureChecker(Checker):
     """Verifies fixes for ``"export"``, ``"compile"`` or ``"shapes"``; otherwise as `Checker`.
 
-    A fix is proven when its finding is gone from that capture, no other finding of it came, the edited model computes
-    what the original did (values, gradients, another batch) and the captured program does so, too. Its note says what
-    becomes of the other captures.
+    A fix is proven if its finding is gone from that capture, that capture has no new finding, and both the edited model
+    and its captured program compute what the original did (values, gradients, another batch). Its note describes the
+    effect on the other captures.
     """
 
     def __init__(self, capture: str, path: str, construct: str, inputs: str | None, **options: Any) -> None:
@@ -62,9 +63,9 @@ class CaptureChecker(Checker):
         self._numbers = True
 
     def settle(self, finding: Any, recipes: Any = None, every: bool = True) -> list[Fix]:
-        """As `Checker.settle`; ``finding`` may be one that holds for several captures.
+        """As `Checker.settle`; ``finding`` may affect several captures.
 
-        Where no fix is proven, one that brings up another problem is tried together with the fixes of that one."""
+        If no fix is proven, one that reveals another problem is tried together with the fixes for that."""
         own = self.own(finding)
         offered = super().settle(own, recipes, every)
         if any(fix.preferred and fix.kind != "around" for fix in offered):
@@ -73,7 +74,7 @@ class CaptureChecker(Checker):
         return offered if whole is None else [whole, *(replace(fix, preferred=False) for fix in offered)]
 
     def _completed(self, finding: Any, recipes: Any) -> Fix | None:
-        """A fix, with further ones for what it brings up, that is proven as a whole."""
+        """A fix combined with further ones for problems that it reveals, proven as a whole."""
         started = [fix for fix in propose(finding, self.read, recipes) if fix.kind != "around"]
         tries = 0
         for _ in range(_STEPS):
@@ -92,7 +93,7 @@ class CaptureChecker(Checker):
         return None
 
     def _continued(self, fix: Fix) -> Iterator[Fix]:
-        """A fix together with each one for what it brings up."""
+        """A fix combined with each fix for the problem that it reveals."""
         brought_up = self.brought_up(fix)
         texts = apply_fix(fix, self.read) if brought_up else {}
         for new in brought_up:
@@ -105,7 +106,7 @@ class CaptureChecker(Checker):
         return super().verify(fix, *map(self.own, (finding, *more)))
 
     def own(self, finding: Any) -> Any:
-        """The finding as this capture has it."""
+        """The finding in the form of this capture."""
         captures = getattr(finding, "captures", None) or finding.data.get("captures", {})
         code = captures.get("export" if self.capture == "shapes" else self.capture)
         if code is None or code == finding.code:
@@ -125,7 +126,7 @@ class CaptureChecker(Checker):
 
     def _compare_findings(self, verdict: Verdict, fix: Fix, wanted: Sequence[Any], found: list[Any]) -> None:
         super()._compare_findings(verdict, fix, wanted, found)
-        # A failure that torch gives no place for has no line to compare.
+        # A failure without a place has no line to compare.
         known = {each.code for each in self.before.report.findings if each.span is None}
         if any(each.span is None and each.severity == "error" and each.code not in known for each in found):
             verdict.gone = False
@@ -133,7 +134,7 @@ class CaptureChecker(Checker):
     def _compare_numbers(self, verdict: Verdict, before: Any, after: Any) -> None:
         pairs = enumerate(zip(before.outcomes, after.outcomes, strict=False))
         if self._announces:
-            # On the example all has to be the same.
+            # On the example everything must be equal.
             kept = [pair for number, pair in pairs if number == 0 or not self._announced(*pair)]
             before = replace(before, outcomes=[old for old, _ in kept])
             after = replace(after, outcomes=[new for _, new in kept])
@@ -144,7 +145,7 @@ class CaptureChecker(Checker):
             verdict.note = f"eager gives different results for another batch: {other}"
 
     def _announced(self, old: Outcome, new: Outcome) -> bool:
-        """Whether two calls differ as the note of the fix says."""
+        """Whether two calls differ in the way that the note of the fix states."""
         return (old.error, new.error) in self._announces
 
     def _verify(self, fix: Fix, wanted: Sequence[Any], before: Any) -> Verdict:
@@ -153,7 +154,7 @@ class CaptureChecker(Checker):
             return super()._verify(fix, wanted, before)
 
     def _at_another_batch(self, before: Any, after: Any) -> str | None:
-        """What differs for a batch that is one larger; None where nothing does, or the original does not take it."""
+        """The difference for a batch that is one larger; None if there is none, or the original does not accept it."""
         first: Outcome | None = next((each for each in before.outcomes if each.error is None), None)
         if first is None:
             return None
@@ -168,7 +169,7 @@ class CaptureChecker(Checker):
         return None if same or self._announced(old, new) else reason
 
     def _compare_trace(self, verdict: Verdict, fix: Fix, after: Any) -> None:
-        """Compare what was captured with eager, and say what the other captures do."""
+        """Compare the captured program with eager, and describe the effect on the other captures."""
         example = next((each for each in after.outcomes if each.error is None), None)
         if example is not None and verdict.gone and not verdict.moved_to:
             model = copy_of(after.model).eval()
@@ -184,7 +185,7 @@ class CaptureChecker(Checker):
         verdict.note = "; ".join(filter(None, [verdict.note, *effects])) or None
 
     def _captured(self, model: torch.nn.Module, example: Outcome) -> Any:
-        """The captured model, as a function; None where the capture fails for another reason."""
+        """The captured model as a function; None if the capture fails for another reason."""
         args, kwargs = copied((example.args, example.kwargs))
         if self.capture == "compile":
             torch.compiler.reset()
@@ -195,7 +196,7 @@ class CaptureChecker(Checker):
             return None
 
     def _effects(self, before: _Report, after: _Report) -> list[str]:
-        """What becomes of the captures that the fix is not for."""
+        """The effect on the captures that the fix is not for."""
         effects = []
         if after.traces != before.traces:
             effects.append(f"torch.fx {'traces it, too' if after.traces else 'no longer traces it'}")
@@ -205,13 +206,15 @@ class CaptureChecker(Checker):
             if name == self.capture or (name == "export" and self.capture == "shapes"):
                 continue
             old, new = before.judgement.verdicts[name], after.judgement.verdicts[name]
-            change = "as before" if (old.outcome, old.breaks) == (new.outcome, new.breaks) else f"was {_said(old)}"
-            effects.append(f"{_NAMES[name]}: {_said(new)}, {change}")
+            change = (
+                "as before" if (old.outcome, old.breaks) == (new.outcome, new.breaks) else f"was {_outcome_text(old)}"
+            )
+            effects.append(f"{_NAMES[name]}: {_outcome_text(new)}, {change}")
         return effects
 
 
 class _Quiet:
-    """A compiled model; what Dynamo prints is not wanted."""
+    """A compiled model, with Dynamo's output suppressed."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -221,7 +224,7 @@ class _Quiet:
             return self.model(*args, **kwargs)
 
 
-def _said(verdict: Any) -> str:
+def _outcome_text(verdict: Any) -> str:
     if verdict.outcome == "parts":
         return f"{verdict.breaks} break{'' if verdict.breaks == 1 else 's'}"
     return {"captured": "captured", "fails": "fails"}.get(verdict.outcome, "not known")

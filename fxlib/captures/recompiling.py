@@ -1,4 +1,4 @@
-"""torch.compile compiles again: which guard failed on a later call, in the user's words, and what helps."""
+"""Recompilations of torch.compile: the guard that failed on a later call, in terms of the user's code, and a remedy."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _HELP = re.compile(r"\s+# .*$")
 
 @dataclass(frozen=True)
 class Recompile:
-    """One guard that failed: torch's text of it, the user's words for it, what it is about (``x``, ``self.n``), the
-    function that was compiled again, and the place that made the guard, where torch knows one."""
+    """One guard that failed: torch's text, our text, its subject (``x``, ``self.n``), the recompiled function, and the
+    place that made the guard, if torch knows it."""
 
     guard: str
     words: str
@@ -50,7 +50,7 @@ class Recompile:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What is the same for all values of one thing that changes."""
+        """A key that is equal for all values of one changing subject."""
         if self.size is not None:
             return self.subject, f"size {self.size[0]}"
         if "___stack" in self.words:
@@ -60,9 +60,9 @@ class Recompile:
 
 
 def recompiles(log: Iterable[Logged]) -> list[Recompile]:
-    """The guards that failed, each kind once, with the values of its first failure.
+    """The guards that failed, one of each kind, with the values of its first failure.
 
-    torch names the guards of all graphs that did not fit; of each record it is one that was not known before.
+    torch lists the guards of all graphs that did not fit; from each record, one that is new is used.
     """
     found: dict[tuple[str, str], Recompile] = {}
     for record in log:
@@ -102,7 +102,7 @@ def _reasons(text: str, function: Frame) -> list[Recompile]:
 
 
 def _words(guard: str) -> str:
-    """torch's names of things as the user wrote them."""
+    """Rewrite torch's names in terms of the user's code."""
     text = _SHAPE.sub(r"\1.shape[\2]", guard)
     text = _GLOBAL.sub(r"\1", _MODULES.sub(r".\1", text))
     text = re.sub(r"___check_type_id\((.+?), \d+\), type=<class '(.+?)'>", r"type(\1) is \2", text)
@@ -119,7 +119,7 @@ def _subject(words: str) -> str:
 
 
 def findings_of(module: torch.nn.Module, log: Iterable[Logged]) -> list[Finding]:
-    """One finding for each thing that changed between the calls."""
+    """One finding for each subject that changed between the calls."""
     found = []
     for each in recompiles(log):
         code, help = _rule(module, each)
@@ -145,7 +145,7 @@ def _sentence(each: Recompile) -> str:
 
 
 def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
-    """The rule of a failed guard, and what helps."""
+    """The rule of a failed guard, and a remedy."""
     parameters = _parameters(module)
     root = each.subject.split(".")[0].split("[")[0]
     if each.size is not None or ".shape[" in each.words:
@@ -159,7 +159,7 @@ def _rule(module: torch.nn.Module, each: Recompile) -> tuple[str, str]:
 
 
 def _narrowed(span: Span, subject: str) -> Span:
-    """Of a line that torch names, the expression that a guard is about."""
+    """The expression that a guard is about, on the line that torch names."""
     for node in ast.walk(file_tree(span.file) or ast.Module([], [])):
         named = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and node.lineno == span.line
         if named and ast.unparse(node) == subject:
@@ -175,7 +175,7 @@ def _parameters(module: torch.nn.Module) -> list[str]:
 
 
 def _declared(module: torch.nn.Module, each: Recompile) -> tuple[Span, ...]:
-    """Where the parameter is declared that a guard is about, in the function that was compiled again."""
+    """The declaration of the parameter that a guard is about, in the recompiled function."""
     for _, code, tree in forwards(module):
         if (code.co_filename, code.co_firstlineno) != (each.function.file, each.function.line):
             continue

@@ -1,7 +1,7 @@
-"""Expressions of a model that runs, given the value that they had in eager: torch then looks at what comes after them.
+"""Replaces expressions of a running model by their eager values, so that torch analyses the code after them.
 
-The file is compiled again with the expression replaced, and the functions that run get the new code. Nothing is
-written, and every function has its own code again at the end.
+The file is compiled again with the expression replaced, and the functions that run get the new code. No file is
+written, and the functions get their own code back at the end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,26 @@ from fxlib.captures.places import file_tree
 from fxlib.diagnosis.engine.trees import at_span
 from fxlib.ir.span import Span
 
-__all__ = ["Replacements"]
+__all__ = ["Functions", "Replacements"]
 
-# A leading double underscore alone would be changed by the class that the name stands in.
+# A leading double underscore alone would be mangled inside a class.
 _TORCH, _KEEP, _NOTHING = "__fxlens_torch__", "__fxlens_keep__", "__fxlens_nothing__"
 _CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+
+
+class Functions:
+    """The Python functions of this process by file. They are found once, since that visits every object."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[str, list[FunctionType]] | None = None
+
+    def of_file(self, file: str) -> list[FunctionType]:
+        if self._by_file is None:
+            self._by_file = {}
+            for each in gc.get_objects():
+                if type(each) is FunctionType:
+                    self._by_file.setdefault(each.__code__.co_filename, []).append(each)
+        return self._by_file.get(file, [])
 
 
 class Replacements:
@@ -33,21 +48,22 @@ class Replacements:
 
     Args:
         eager: runs the model as it is, on its inputs.
+        functions: those of this process; by default they are searched for.
     """
 
-    def __init__(self, eager: Callable[[], Any]) -> None:
+    def __init__(self, eager: Callable[[], Any], functions: Functions | None = None) -> None:
         self.eager = eager
+        self.functions = functions or Functions()
         self.values: dict[Span, list[Any]] = {}
-        self._functions: list[FunctionType] | None = None
 
     def add(self, spans: list[Span]) -> list[Span]:
-        """Have these expressions replaced from now on, by what they give in eager. Those for which that works: they
-        give constants, tensors, and lists, tuples and dictionaries of them, or are the context of a `with`. Of a
-        function or module that is called, the call is replaced."""
+        """Replace these expressions by their eager values from now on. Returns those for which that works: their values
+        are constants, tensors, or lists, tuples and dictionaries of them, or they are the context of a `with`. If an
+        expression is the callee of a call, the call is replaced."""
         whole = (self._called(span) for span in dict.fromkeys(spans))
         new = [span for span in dict.fromkeys(whole) if span is not None and span not in self.values]
         kept: dict[Span, list[Any]] = {span: [] for span in new}
-        questions = {span for span in new if _asks(file_tree(span.file), self._node(span))}
+        questions = {span for span in new if _needs_truth_only(file_tree(span.file), self._node(span))}
 
         def keep(number: int, value: Any) -> Any:
             span = new[number]
@@ -61,21 +77,23 @@ class Replacements:
         ):
             self.eager()
         reached = [
-            span for span in new if kept[span] and (_written(kept[span][0]) or _context(file_tree(span.file), span))
+            span
+            for span in new
+            if kept[span] and (_source_of(kept[span][0]) or _is_context(file_tree(span.file), span))
         ]
         self.values.update({span: kept[span] for span in reached})
         return reached
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """While this lasts, the expressions have the values that they had in eager."""
+        """Give the expressions their eager values while this is active."""
         names: dict[str, Any] = {_TORCH: torch, _NOTHING: contextlib.nullcontext}
         fillings = {}
         for number, (span, values) in enumerate(self.values.items()):
-            written = [_written(value) or "None" for value in values]
+            written = [_source_of(value) or "None" for value in values]
             text = written[0]
             if len(set(written)) > 1 and all(type(value) in _CONSTANTS for value in values):
-                # In a loop, each time another: it has to end as it did in eager.
+                # In a loop, a different value each time: the loop has to end as in eager.
                 name = f"__fxlens_values_{number}__"
                 names[name] = list(values)
                 text = f"({name}.pop(0) if {name} else {written[-1]})"
@@ -85,7 +103,7 @@ class Replacements:
 
     @contextlib.contextmanager
     def exchanged(self, span: Span, change: Callable[[ast.expr], ast.expr]) -> Iterator[None]:
-        """While this lasts, ``change`` of the expression at ``span`` stands in its place."""
+        """Replace the expression at ``span`` by ``change`` of it while this is active."""
         with self._patched({span: change}, {}):
             yield
 
@@ -98,11 +116,11 @@ class Replacements:
         if not isinstance(node, ast.expr) or Span(span.file, *_range(node)) != span:
             return None
         if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
-            return None  # what it binds is read later
+            return None  # the name that it binds is read later
         return node if isinstance(getattr(node, "ctx", ast.Load()), ast.Load) else None
 
     def _called(self, span: Span) -> Span | None:
-        """The span of an expression, or of the call where the expression is what is called; None for anything else."""
+        """The span of an expression, or of the call whose callee it is; None for anything else."""
         node = self._node(span)
         if node is None:
             return None
@@ -119,7 +137,7 @@ class Replacements:
             for file in {span.file for span in changes}:
                 code = self._compiled(file, {span: change for span, change in changes.items() if span.file == file})
                 lines = {span.line for span in changes if span.file == file}
-                for function in self._of_file(file):
+                for function in self.functions.of_file(file):
                     new = _counterpart(code, function.__code__) if _covers(function.__code__, lines) else None
                     if new is not None:
                         before.append((function, function.__code__))
@@ -133,11 +151,6 @@ class Replacements:
             for owner in owners:
                 for name in names:
                     owner.pop(name, None)
-
-    def _of_file(self, file: str) -> list[FunctionType]:
-        if self._functions is None:
-            self._functions = [each for each in gc.get_objects() if type(each) is FunctionType]
-        return [function for function in self._functions if function.__code__.co_filename == file]
 
     @staticmethod
     def _compiled(file: str, changes: dict[Span, Callable[[ast.expr], ast.expr]]) -> CodeType:
@@ -175,7 +188,7 @@ class _Change(ast.NodeTransformer):
 
 
 class _Kept:
-    """The expression, with its value kept."""
+    """Wraps an expression in a call that keeps its value."""
 
     def __init__(self, name: str, number: int) -> None:
         self.name, self.number = name, number
@@ -192,17 +205,17 @@ def _constant(text: str) -> Callable[[ast.expr], ast.expr]:
     def change(node: ast.expr) -> ast.expr:
         made = ast.parse(text, mode="eval").body
         for inner in ast.walk(made):
-            # They get the place of what they stand for.
+            # They get the position of the node that they replace.
             for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
                 inner.__dict__.pop(name, None)
-        # The expression stays where it is never run, so that the function closes over the same names.
+        # The original expression stays in a branch that never runs, so that the function closes over the same names.
         return ast.IfExp(ast.Constant(True), made, node)
 
     return change
 
 
-def _asks(tree: Any, node: ast.expr | None) -> bool:
-    """Whether only the truth of an expression is used."""
+def _needs_truth_only(tree: Any, node: ast.expr | None) -> bool:
+    """Whether only the truth value of an expression is used."""
     for above in ast.walk(tree):
         if isinstance(above, (ast.If, ast.While, ast.IfExp, ast.Assert)):
             if above.test is node:
@@ -218,8 +231,8 @@ def _asks(tree: Any, node: ast.expr | None) -> bool:
     return False
 
 
-def _context(tree: Any, span: Span) -> bool:
-    """Whether an expression is what a `with` enters."""
+def _is_context(tree: Any, span: Span) -> bool:
+    """Whether an expression is the context of a `with`."""
     return any(
         _range(item.context_expr) == span[1:]
         for above in ast.walk(tree)
@@ -229,7 +242,7 @@ def _context(tree: Any, span: Span) -> bool:
 
 
 def _placed(node: Any, like: ast.expr) -> Any:
-    """``node`` at the place of ``like``, with all that has no place of its own."""
+    """``node`` with the position of ``like``, also for inner nodes without a position."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.expr, ast.keyword)) and not hasattr(inner, "end_lineno"):
             ast.copy_location(inner, like)
@@ -251,7 +264,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def _counterpart(tree: CodeType, code: CodeType) -> CodeType | None:
-    """The code in a file's code that was written where ``code`` was."""
+    """The code object in a file's code that corresponds to ``code``."""
     for constant in tree.co_consts:
         if isinstance(constant, CodeType):
             if (
@@ -279,8 +292,8 @@ def _snapshot(value: Any) -> Any:
     return value
 
 
-def _written(value: Any) -> str | None:
-    """Source that makes such a value: a constant, or a tensor of that size; None where there is none."""
+def _source_of(value: Any) -> str | None:
+    """Source for such a value: a constant, or a tensor of that size; None if there is none."""
     if isinstance(value, torch.Size):
         return f"{_TORCH}.Size({tuple(value)!r})"
     if type(value) in _CONSTANTS:
@@ -293,13 +306,13 @@ def _written(value: Any) -> str | None:
             f"{_TORCH}.zeros({tuple(value.shape)!r}, dtype={_TORCH}.{str(value.dtype).removeprefix('torch.')}{place})"
         )
     if type(value) in (list, tuple):
-        items = [_written(item) for item in value]
+        items = [_source_of(item) for item in value]
         if any(item is None for item in items):
             return None
         inner = ", ".join(item or "" for item in items)
         return f"[{inner}]" if type(value) is list else f"({inner}{',' if len(items) == 1 else ''})"
     if type(value) is dict:
-        pairs = [(_written(key), _written(item)) for key, item in value.items()]
+        pairs = [(_source_of(key), _source_of(item)) for key, item in value.items()]
         if any(key is None or item is None for key, item in pairs):
             return None
         return "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"

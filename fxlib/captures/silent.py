@@ -1,4 +1,4 @@
-"""What torch.export does without a word: state that it drops, values of the moment that it keeps, inputs it writes."""
+"""What torch.export does silently: state that it drops, momentary values that it freezes, inputs that it writes to."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _without_data(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) 
 
 
 def _changed(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], float]:
-    """Attributes that are no buffers, and that a call changes; and the time of the call."""
+    """Attributes, other than buffers, that a call changes; and the time of the call."""
     with restored(module), torch_side.quiet():
         before = _state(module)
         start = time.perf_counter()
@@ -88,7 +88,7 @@ def _changed(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tu
 
 
 def _state(module: torch.nn.Module) -> dict[str, Any]:
-    """Plain attributes of all submodules by name, as something that compares: containers by their length."""
+    """Plain attributes of all submodules by name, in a comparable form: containers by their length."""
     state: dict[str, Any] = {}
     for each in module.modules():
         if forward_of(each) is None:
@@ -106,7 +106,7 @@ def _state(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def _differs(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> bool:
-    """Whether two calls of the model and two of the program come to something else, under the same seeds of torch."""
+    """Whether two calls of the model and two of the program differ, with the same seeds of torch."""
     try:
         with restored(module):
             eager = _twice(module, args, kwargs)
@@ -138,13 +138,13 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _writes(module: torch.nn.Module, name: str) -> Iterator[Span]:
-    """Where a forward writes an attribute, or into what it holds."""
+    """The places where a forward assigns an attribute, or changes its contents."""
     for _, code, tree in forwards(module):
         yield from (span_of(node, code.co_filename) for node, owner in _written(tree) if owner == name)
 
 
 def _written(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """What is assigned to, or changed by a call of its own, and the attribute that this is or is held by."""
+    """The target of an assignment or mutating method call, and the attribute that it belongs to."""
     for node in ast.walk(tree):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -162,7 +162,7 @@ def _written(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _moments(module: torch.nn.Module) -> Iterator[Span]:
-    """Calls of a clock or of random numbers that are not torch's."""
+    """Calls of a clock, or of a random generator other than torch's."""
     for each, code, tree in forwards(module):
         function = forward_of(each)
         scope = function.__globals__ if function is not None else {}
@@ -177,7 +177,7 @@ def _moments(module: torch.nn.Module) -> Iterator[Span]:
 
 
 def _constants(module: torch.nn.Module, program: Any) -> Iterator[Finding]:
-    """Tensors of the module that are no buffers."""
+    """Tensors of the module that are not buffers."""
     plain = {
         name
         for each in module.modules()

@@ -15,7 +15,7 @@ __all__ = ["Dimension", "Inputs"]
 
 @dataclass(frozen=True, order=True)
 class Dimension:
-    """A dimension of an input: where its tensor is among the arguments (``("x",)``, ``("batch", "image")``), and its
+    """A dimension of an input: the path of its tensor among the arguments (``("x",)``, ``("batch", "image")``), and its
     number."""
 
     path: tuple[Any, ...]
@@ -23,7 +23,7 @@ class Dimension:
 
     @property
     def text(self) -> str:
-        """``x[0]``-like, as a person names it: ``dimension 0 of x``."""
+        """Its name as text: ``dimension 0 of x``."""
         return f"dimension {self.dim} of {self.name}"
 
     @property
@@ -62,8 +62,8 @@ class Inputs:
         }
 
     def resized(self, sizes: Mapping[Dimension, int]) -> Inputs:
-        """The same arguments with other sizes. What a tensor has more is its own values again, so that indexes and
-        masks stay valid."""
+        """The same arguments with other sizes. Added elements repeat the tensor's own values, so that indexes and masks
+        stay valid."""
 
         def other(path: Any, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
@@ -83,7 +83,7 @@ class Inputs:
         return Inputs(self.module, bound.args, bound.kwargs)
 
     def shapes(self, of: Mapping[Dimension, Any]) -> dict[str, Any]:
-        """``dynamic_shapes`` for torch.export: what ``of`` has for a dimension, None for the others."""
+        """``dynamic_shapes`` for torch.export: the entry of ``of`` for a dimension, None for the others."""
 
         def entry(path: Any, value: Any) -> Any:
             if not isinstance(value, torch.Tensor):

@@ -1,4 +1,5 @@
-"""``dynamic_shapes`` for torch.export: proposed from what varies, refined as torch suggests, proven by running."""
+"""``dynamic_shapes`` for torch.export: proposed for the dimensions that vary, refined as torch suggests, proven by
+running."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from fxlib.shapes.derived import Expression
 
 __all__ = ["Specification", "propose", "varies"]
 
-_ROUNDS = 6  # of torch's suggestions
-_LONGEST = 4096  # rows of a table that is taken for one of positions
+_ROUNDS = 6  # rounds of torch's suggestions
+_LONGEST = 4096  # rows of a table that counts as one of positions
 _FIX = re.compile(r"^\s*(?P<name>\w+) = (?P<value>.+?)\s*(?:#.*)?$")
 _DIM = re.compile(r"Dim\('(?P<name>\w+)'(?:, min=(?P<min>[\w-]+))?(?:, max=(?P<max>[\w-]+))?\)")
 _DERIVED = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<root>[A-Za-z_]\w*)(?: ?(?P<shift>[+-] ?\d+))?$")
@@ -28,7 +29,7 @@ _DERIVED = re.compile(r"^(?:(?P<factor>\d+)\*)?(?P<root>[A-Za-z_]\w*)(?: ?(?P<sh
 
 @dataclass
 class Specification:
-    """What may vary: an `Expression` for each dimension, and the range of each root (None where it has no end).
+    """The dimensions that may vary: an `Expression` for each, and the range of each root (None if open).
 
     ``sizes`` are the sizes by root at which the exported program was run and agreed with eager. ``limits`` are
     remarks about dimensions that were left out.
@@ -79,16 +80,16 @@ class Specification:
 def propose(module: torch.nn.Module, shapes: Shapes, varying: Iterable[Dimension] = ()) -> Specification:
     """A specification for a model that `pins.analyse` looked at.
 
-    Dimensions that stay symbols are taken, in groups that are equal, where the model itself accepts another size.
-    torch's suggestions (ranges, multiples, equal dimensions) are followed until the export succeeds; a dimension for
-    which torch has none but a constant is left out. ``varying`` restricts it to dimensions that are known to vary.
+    Dimensions that stay symbols are used, in groups of equal ones, if the model itself accepts another size. torch's
+    suggestions (ranges, multiples, equal dimensions) are followed until the export succeeds; a dimension for which
+    torch suggests only a constant is left out. ``varying`` restricts it to dimensions that are known to vary.
     """
     return _Proposal(module, shapes, set(varying)).run()
 
 
 def varies(module: torch.nn.Module, inputs: Inputs, dimensions: Iterable[Dimension]) -> bool:
-    """Whether torch.export takes these dimensions as dynamic, and the program agrees with eager at the sizes of
-    ``inputs`` and at another one of them. The model is afterwards as it was."""
+    """Whether torch.export accepts these dimensions as dynamic, and the program agrees with eager at the sizes of
+    ``inputs`` and at one other. The model's state is restored."""
     from torch.export import Dim
 
     group = sorted(dimensions)
@@ -161,7 +162,7 @@ class _Proposal:
     # ---- eager
 
     def _varies(self, group: set[Dimension]) -> bool:
-        """Whether the model takes another size of these dimensions."""
+        """Whether the model accepts another size of these dimensions."""
         size = self.known[next(iter(group))]
         for other in (size + 1, 2 * size):
             try:
@@ -173,12 +174,12 @@ class _Proposal:
         return False
 
     def _most(self, group: set[Dimension]) -> int | None:
-        """The largest size that an embedding of positions has rows for. torch.export does not see it: what is looked
-        up there are values."""
+        """The largest size for which an embedding of positions has rows. torch.export cannot know it, since the indices
+        are values."""
         tensors = self.inputs.tensors()
         tokens = (each for each in group if not tensors[each.path].is_floating_point())
         if not any(each.dim == min(tensors[each.path].dim() - 1, 1) for each in tokens):
-            return None  # the batch, or an image
+            return None  # a batch or an image
         size = self.known[next(iter(group))]
         tables = {each.num_embeddings for each in self.module.modules() if isinstance(each, torch.nn.Embedding)}
         for rows in sorted(each for each in tables if size < each <= _LONGEST):
@@ -189,7 +190,7 @@ class _Proposal:
         return None
 
     def _outside(self, group: set[Dimension], size: int) -> bool:
-        """Whether the model does not take this size."""
+        """Whether the model rejects this size."""
         try:
             with restored(self.module):
                 _run(self.module, self.inputs.resized(dict.fromkeys(group, size)))
@@ -216,7 +217,7 @@ class _Proposal:
                     return
 
     def _follow(self, specification: Specification, text: str) -> bool:
-        """Change the specification as torch suggests. False where it suggests nothing that could be done."""
+        """Change the specification as torch suggests. False if it suggests nothing that can be done."""
         _, found, rest = text.partition("Suggested fixes:")
         changed = False
         unequal = "!=" in text
@@ -228,7 +229,7 @@ class _Proposal:
         if changed:
             return True
         for root in dict.fromkeys(re.findall(r"of (\w+) = ", text)) if unequal else ():
-            # Some sizes of the range would be another program: the smallest, where nothing else is known.
+            # Some sizes of the range would give another program: drop the smallest, if nothing else is known.
             if root not in specification.ranges:
                 continue
             low, high = specification.ranges[root]
@@ -241,7 +242,7 @@ class _Proposal:
                 changed = True
         if changed:
             return True
-        # Without a suggestion: what is named is left out, one after the other; where nothing is, the batch comes last.
+        # Without a suggestion, the named dimensions are left out one by one; if none is named, the batch comes last.
         violated = re.search(r"Constraints violated \(([^)]+)\)", text)
         named = violated[1].split(", ") if violated else re.findall(r"\w+", text)
         inner_first = sorted(reversed(specification.ranges), key="batch".__eq__)
@@ -300,9 +301,9 @@ class _Proposal:
     # ---- proof
 
     def _prove(self, specification: Specification) -> str | None:
-        """Run the program and the model at three sizes of each root, the others as they are, and of all at once.
+        """Run the program and the model at three sizes of each root, with the others unchanged, and of all at once.
 
-        Returns the root at which they do not agree; None where all agree."""
+        Returns the root for which they do not agree; None if all agree."""
         base = {}
         for expression in specification.dims.values():
             base[expression.root] = self._example(specification, expression.root)
@@ -328,7 +329,7 @@ class _Proposal:
         return None
 
     def _agrees(self, specification: Specification, values: dict[str, int]) -> bool | None:
-        """Whether both give the same; None where the model itself does not take these sizes."""
+        """Whether both return the same; None if the model itself rejects these sizes."""
         sizes = {each: expression.at(values[expression.root]) for each, expression in specification.dims.items()}
         inputs = self.inputs.resized(sizes)
         try:
@@ -344,7 +345,7 @@ class _Proposal:
 
 
 def _others(value: int, low: int | None, high: int | None) -> Iterator[int]:
-    """Sizes to try beside one."""
+    """Further sizes to try for a dimension."""
     for other in (value + 1, 2 * value, value + 3, 3 * value, value - 1, value // 2):
         if other != value and other >= max(low or 2, 2) and (high is None or other <= high):
             yield other

@@ -1,4 +1,4 @@
-"""Exporting with sizes as symbols: which expression of the user's gave a size a value, or a condition."""
+"""Exporting with sizes as symbols: the user expressions that gave a size a value or a condition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GUARD = re.compile(r"eval (?P<expression>.+) \[guard added\]")
 
 @dataclass(frozen=True)
 class Pin:
-    """An expression that made a size a constant, or equal to another. ``source`` is the size as torch names it,
+    """An expression that made a size a constant, or equal to another. ``source`` is torch's name of the size,
     ``("L['x']", 0)``; ``value`` the constant or the source that it is equal to."""
 
     source: tuple[str, int]
@@ -39,7 +39,7 @@ class Pin:
 
 @dataclass
 class Symbols:
-    """The sizes that became symbols, what fixed them, and the conditions that were taken as true."""
+    """The sizes that became symbols, the expressions that fixed them, and the conditions that were assumed."""
 
     names: dict[str, tuple[str, int]] = field(default_factory=dict)
     pins: list[Pin] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Symbols:
 
 
 class _Listener(logging.Handler):
-    """The records come while forward runs, so the expression that is at work is on the stack."""
+    """Records are logged while forward runs, so the current expression is on the stack."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,8 @@ def _users_frames() -> tuple[Span, ...]:
 
 @contextmanager
 def recorded() -> Iterator[Symbols]:
-    """What happens to symbolic sizes meanwhile; a call under `fxlib.ir.span.boundary` bounds the call paths."""
+    """Record what happens to symbolic sizes while this is active; a call under `fxlib.ir.span.boundary` bounds the call
+    paths."""
     logger = logging.getLogger(_LOGGER)
     listener = _Listener()
     level, propagate, handlers = logger.level, logger.propagate, logger.handlers[:]

@@ -1,9 +1,9 @@
-"""Everything that is taken from torch's compiler and exporter. Tested with torch 2.13; what another version lacks is
-named by `missing`, and nothing here is called then.
+"""Everything that is used of torch's compiler and exporter. Tested with torch 2.13; `missing` says what another version
+lacks, and then nothing here is called.
 
-Public: ``torch.compile`` with a backend of one's own, ``torch.export.export``, ``torch.compiler.reset``,
+Public: ``torch.compile`` with a custom backend, ``torch.export.export``, ``torch.compiler.reset``,
 ``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
-what it keeps (``log_state``), the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the
+their state (``log_state``), the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the
 graphs that a backend gets, ``torch._dynamo.config.patch``, ``Distribution._validate_args``, and the registry of graph
 breaks, which is a file beside Dynamo.
 """
@@ -41,7 +41,7 @@ __all__ = [
 
 @functools.cache
 def missing() -> str | None:
-    """What this torch lacks, as a sentence; None where everything is there."""
+    """What this torch lacks, as a sentence; None if it lacks nothing."""
     try:
         import torch._dynamo
         import torch.export
@@ -67,7 +67,7 @@ def missing() -> str | None:
 
 @functools.cache
 def registry() -> dict[str, dict[str, Any]]:
-    """Dynamo's kinds of graph breaks: ``{"GB0170": {"Gb_type", "Context", "Explanation", "Hints"}}``. Empty where torch
+    """Dynamo's kinds of graph breaks: ``{"GB0170": {"Gb_type", "Context", "Explanation", "Hints"}}``. Empty if torch
     has no such file."""
     import torch._dynamo
 
@@ -84,7 +84,7 @@ def registry() -> dict[str, dict[str, Any]]:
 
 @dataclass
 class Logged:
-    """One record of a log: which, its text, and the stack of the exception that was being handled."""
+    """One log record: its log, its text, and the stack of the exception that was being handled."""
 
     artifact: str
     text: str
@@ -112,11 +112,11 @@ def _names() -> list[str]:
 
 @contextlib.contextmanager
 def logged(*artifacts: str) -> Iterator[list[Logged]]:
-    """What torch writes to these logs of ``TORCH_LOGS`` meanwhile. Nothing of it is printed, and afterwards those logs
-    are on that the user has turned on."""
+    """Collect what torch writes to these logs of ``TORCH_LOGS`` while this is active, without printing it. Afterwards,
+    the logs that the user had enabled are on again."""
     records: list[Logged] = []
     wanted: dict[str, Any] = dict.fromkeys(artifacts, True)
-    # `set_logs` turns off what it is not told to turn on, and there is no way to ask what was on.
+    # `set_logs` turns off all logs that are not passed, and the logs that were on cannot be queried.
     state = vars(torch._logging._internal.log_state)
     chosen = copy.deepcopy(state)
     loggers = [logging.getLogger(name) for name in _names()]
@@ -142,7 +142,7 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
 
 @contextlib.contextmanager
 def _levels_at_once() -> Iterator[None]:
-    """Each level that changes makes every logger of the process forget what it knows: here once for all of them."""
+    """Each change of a level clears the caches of all loggers in the process; this does so once for all changes."""
     manager: Any = logging.root.manager
     manager._clear_cache = lambda: None
     try:
@@ -154,8 +154,8 @@ def _levels_at_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """torch's warnings about what it cannot capture are not printed: they become findings."""
-    # Handlers, since a level that changes makes every logger of the process forget what it knows.
+    """Do not print torch's warnings about failed captures, since they become findings."""
+    # Handlers are used, since changing a level clears the caches of all loggers.
     noisy = [logger for logger in map(logging.getLogger, _names()) if logger.handlers]
     before = [logger.handlers for logger in noisy]
     for logger in noisy:
@@ -175,7 +175,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings_kept(names: Iterable[str]) -> Iterator[None]:
-    """Settings of Dynamo's that a file changes when it is imported have their values again afterwards."""
+    """Restore settings of Dynamo that a file changes when it is imported."""
     import torch._dynamo.config as config
 
     with config.patch({name: getattr(config, name) for name in names if hasattr(config, name)}):
@@ -183,7 +183,7 @@ def settings_kept(names: Iterable[str]) -> Iterator[None]:
 
 
 class _Nowhere:
-    """A stream that keeps nothing. What a forward prints was seen when it ran in eager."""
+    """A stream that discards everything. The output of forward was shown when it ran in eager."""
 
     encoding = "utf-8"
 
@@ -202,11 +202,11 @@ class _Nowhere:
 
 @dataclass
 class Captured:
-    """What runs under torch.compile gave.
+    """The result of runs under torch.compile.
 
     ``graphs`` (``torch.fx.GraphModule``) and ``ends``, for each the stack at which it ended (None for one that ended
-    with a return), are those of the first call, ``again`` the number of graphs that later calls made. ``log`` is what
-    torch wrote, and ``error`` the exception that came out of the first call.
+    with a return), are those of the first call, ``again`` is the number of graphs from later calls. ``log`` is what
+    torch logged, and ``error`` the exception of the first call.
     """
 
     graphs: list[Any] = field(default_factory=list)
@@ -217,16 +217,16 @@ class Captured:
 
     @property
     def is_one(self) -> bool:
-        """Whether the first call was one graph, and nothing beside it."""
+        """Whether the first call was captured as exactly one graph."""
         return len(self.graphs) == 1 and not any(each.artifact == "graph_breaks" for each in self.log)
 
 
 class _Stop(BaseException):
-    """The graph is captured, and nothing has to run."""
+    """Raised once the graph is captured, since nothing has to run."""
 
 
 def is_unsupported(error: BaseException | None) -> bool:
-    """Whether Dynamo says that it cannot put something into a graph."""
+    """Whether Dynamo reports that it cannot put something into a graph."""
     import torch._dynamo
 
     return isinstance(error, torch._dynamo.exc.Unsupported)
@@ -234,8 +234,8 @@ def is_unsupported(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _distributions_as_dynamo_has_them() -> Iterator[None]:
-    """torch.compile turns the checks of `torch.distributions` off for the rest of the process. What is exported next
-    would no longer meet them, as it does in a process that has compiled nothing."""
+    """torch.compile turns off the checks of `torch.distributions` for the rest of the process. Without restoring them,
+    later exports would behave differently than in a fresh process."""
     checked = torch.distributions.Distribution._validate_args
     torch.distributions.Distribution.set_default_validate_args(False)
     try:
@@ -245,7 +245,7 @@ def _distributions_as_dynamo_has_them() -> Iterator[None]:
 
 
 def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynamic: bool | None = None) -> Captured:
-    """Capture ``module`` as one graph, as ``torch.compile(fullgraph=True)`` does, and run nothing of it."""
+    """Capture ``module`` as one graph, as ``torch.compile(fullgraph=True)`` does, without running it."""
     captured = Captured()
 
     def stop(graph: Any, inputs: Any) -> Any:
@@ -272,9 +272,9 @@ def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynami
 def compiled_parts(
     module: Callable, calls: list[tuple[tuple, dict[str, Any]]], dynamic: bool | None = None
 ) -> Captured:
-    """Run ``module`` under torch.compile, once for each pair of arguments, as a user does; graphs run as they are.
+    """Run ``module`` under torch.compile, once for each pair of arguments, as a user does; graphs run unchanged.
 
-    Of a model that is one graph, later calls end where that graph would run: whether it still fits is known then.
+    If the model is one graph, later calls stop before running it, since by then it is known whether it still fits.
     """
     captured = Captured()
     first = True
@@ -304,7 +304,7 @@ def compiled_parts(
                     run(*args, **kwargs)
                 first = False
     except Exception as error:
-        # A later call may be one that the model does not take.
+        # The model may reject the arguments of a later call.
         captured.error = error if first else None
     finally:
         torch.compiler.reset()
@@ -312,7 +312,7 @@ def compiled_parts(
 
 
 def turned_off() -> str | None:
-    """Why torch.compile captures nothing here, whatever it is given; None where it does."""
+    """Why torch.compile captures nothing here at all; None if it works."""
     if compiled_parts(lambda x: x + 1, [((torch.ones(1),), {})]).graphs:
         return None
     return (
@@ -327,10 +327,10 @@ def turned_off() -> str | None:
 def exported(
     module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any = None, strict: bool = False
 ) -> Any:
-    """``torch.export.export``, without what it prints.
+    """``torch.export.export`` without its output.
 
     Raises:
-        Exception: whatever torch raises.
+        Exception: any error of torch.
     """
     import torch.export
 
@@ -338,5 +338,5 @@ def exported(
         with quiet():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     finally:
-        if strict:  # Dynamo remembers
+        if strict:  # Dynamo keeps state
             torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""What a capture says about one model, as plain data."""
+"""The result of a capture for one model, as plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CAPTURES", "Judgement", "Part", "Verdict", "holds_for", "sentence"]
 
 CAPTURES = ("export", "compile", "strict", "shapes")
 """The captures that are run here; ``"strict"`` is ``torch.export.export(strict=True)``, and ``"shapes"`` is
-torch.export with sizes that vary. For torch.fx there is `fxlib.diagnose`."""
+torch.export with sizes that vary. `fxlib.diagnose` is for torch.fx."""
 
 
 @dataclass
@@ -22,8 +22,8 @@ class Part:
     """One captured graph: its number of operators, the user's lines by file that they came from, and its code.
 
     ``ended_by`` is the expression that the next graph starts after; None for the last one. ``graph`` is a
-    ``torch.fx.Graph``, not for records; ``weights`` are its placeholders that stand for parameters and buffers, and
-    what these are called.
+    ``torch.fx.Graph`` and not part of records; ``weights`` maps its placeholders for parameters and buffers to their
+    names.
     """
 
     operators: int
@@ -72,8 +72,8 @@ class Verdict:
 
 @dataclass
 class Judgement:
-    """All results for one model. ``verdicts`` by the name of the capture; ``findings`` are those of all captures, each
-    once: ``data["captures"]`` maps the captures that it affects to the code that it has there."""
+    """All results for one model. ``verdicts`` by the name of the capture; ``findings`` are those of all captures,
+    without duplicates: ``data["captures"]`` maps the captures that it affects to the code that it has there."""
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -85,12 +85,12 @@ class Judgement:
 
 
 def holds_for(capture: str, code: str) -> dict[str, str]:
-    """What ``data["captures"]`` of a finding has for one capture: its code there."""
+    """The code of a finding for one capture, from ``data["captures"]``."""
     return {capture: code}
 
 
 def sentence(code: str, span: Span | None, package: str = "", error: str = "") -> str:
-    """The message of a finding of a rule at an expression; ``package`` and ``error`` as in `Rule`."""
+    """The message of a rule's finding at an expression; ``package`` and ``error`` as in `Rule`."""
     rule = RULES[code]
     said = rule.says(f"`{shown(span)}`", package=package, error=error)
     return " ".join(filter(None, [said if said.endswith(".") else f"{said}.", rule.advice]))

@@ -80,7 +80,7 @@ class Body:
         return f";  {self.writer.dim(' = '.join([*map(name, freed), 'None']))}"
 
     def write_plain(self) -> None:
-        """Statements and nothing else: what is compiled."""
+        """Statements only: the form that is compiled."""
         writer = self.writer
         last_uses = last_users(self.nodes)
         add_line, add_origin = self.lines.append, self.origins.append
@@ -98,7 +98,8 @@ class Body:
             if write is not None:
                 args, inputs = node._args, node._input_nodes
                 if direct and op == "call_module" and len(args) == len(inputs) == 1 and not node._kwargs:
-                    # What the writer says as well, for the most frequent statement of all: a layer called with a value.
+                    # The same as the writer's own code, inlined for the most frequent statement: a layer called with
+                    # one value.
                     target, argument = node._target, args[0]
                     given = argument._name if type(argument) is Node else writer.value(argument)
                     line = f"{node._name}{annotation} = {paths.get(target) or writer.path(target)}({given})"
@@ -146,7 +147,7 @@ class Body:
         self._split(pieces)
 
     def _pieces(self) -> Iterator[str]:
-        """For each node what it came from, a marker with its number, and its statement."""
+        """For each node its origin comment, a marker with its number, and its statement."""
         writer, options = self.writer, self.writer.options
         last_uses = last_users(self.nodes)
         trace_shown: str | None = None
@@ -210,7 +211,7 @@ _MARKER = re.compile(r"# COUNTER: (\d+)")
 
 
 def _recorded(variable: str, label: str, inside: list[str]) -> list[str]:
-    """The same pieces within an event for the profiler."""
+    """The same pieces, wrapped in an event for the profiler."""
     event = f"{variable} = torch._C._profiler._RecordFunctionFast('## {label} ##'); {variable}.__enter__()\n"
     return [event, *inside, f"{variable}.__exit__(None, None, None)\n"]
 

@@ -25,7 +25,7 @@ class _WrappedCall:
         self.cls_call = cls_call
 
     def __call__(self, obj: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        # Looked up now: while a model is traced, Module.__call__ is another function.
+        # Looked up now, because Module.__call__ is patched while a model is traced.
         call: Callable[..., Any] = self.cls_call or super(self.cls, self.cls).__call__  # type: ignore[arg-type]
         try:
             return call(obj, *args, **kwargs)
@@ -63,7 +63,7 @@ def _call_wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def wrap_calls(cls: Any) -> None:
-    """Make calls of a graph module's class go through a ``_WrappedCall``, unless they do."""
+    """Make calls of a graph module's class go through a ``_WrappedCall``, if they do not yet."""
     if "_wrapped_call" not in vars(cls):
         cls._wrapped_call = _WrappedCall(cls, vars(cls).get("__call__"))
         cls.__call__ = _call_wrapped

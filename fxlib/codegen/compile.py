@@ -31,7 +31,7 @@ class _EvalCacheLoader:
             elif "co_filename" in co_fields:
                 key += f" from {co_fields['co_filename']}"
         self.eval_cache[key] = src
-        # linecache asks the loader named in a frame's globals once somebody wants to see the lines.
+        # linecache asks the loader in a frame's globals when the source is first shown.
         linecache.lazycache(key, {**globals, "__name__": key, "__loader__": self})
         return key
 
@@ -62,9 +62,9 @@ def _forward_from_src(src: str, globals: dict[str, Any], co_fields: dict[str, An
 
 
 class _DeferredForward:
-    """Stands in a class for a ``forward`` that nobody has asked for yet; compiles it when somebody does.
+    """A class's ``forward`` before its first use; compiles the code then.
 
-    Tracing and editing make many graph modules that are never run, and compiling is most of what making one costs.
+    Tracing and editing make many graph modules that are never run, and compiling is most of their cost.
     """
 
     def __init__(self, src: str, globals: dict[str, Any], co_fields: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class _DeferredForward:
 
     def compile(self, owner: type) -> Callable[..., Any]:
         forward = _forward_from_src(self.src, self.globals, self.co_fields)
-        # Another thread may have compiled, or set another forward, meanwhile: the class then keeps that one.
+        # Another thread may have compiled it, or set another forward, in the meantime: keep that one.
         for cls in owner.__mro__:
             if cls.__dict__.get("forward") is self:
                 cls.forward = forward  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ class _DeferredForward:
 
 
 def forward_of(code: "PythonCode", co_fields: dict[str, Any]) -> Any:
-    """What a class has as ``forward`` for generated code: the function, or what compiles it at its first use.
+    """A class's ``forward`` for generated code: the function, or a descriptor that compiles it at first use.
 
     Raises:
         SyntaxError: the code is not Python.

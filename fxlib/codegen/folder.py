@@ -1,4 +1,5 @@
-"""A graph module written as a Python package: its code, its parameters, and what has no text as pickles."""
+"""A graph module written as a Python package: its code, its parameters, and everything without a source form as
+pickles."""
 
 import sys
 import warnings
@@ -23,7 +24,7 @@ _WRITABLE_MODULES = frozenset(
 
 
 def _file_name(name: str) -> str:
-    """A module may be called ``/tmp/x``: its file stays in the folder all the same."""
+    """A file name inside the folder, even for a module called ``/tmp/x``."""
     return quote(name, safe="") if "/" in name or "\\" in name or "\0" in name else name
 
 
@@ -65,7 +66,7 @@ def _source(module: "GraphModule", module_name: str) -> str:
 
 
 def _attributes(module: nn.Module) -> Iterator[str]:
-    """The lines that make the attributes, those that have a text by it, and fill them."""
+    """The lines that create the attributes (from source where they have one) and load their values."""
     for name, child in module.named_children():
         if type(child) in _WRITABLE_MODULES:
             yield f"setattr(self, {name!r}, {child!r})"
@@ -86,7 +87,7 @@ def _empty(tensor: torch.Tensor) -> str:
 
 
 def _imports_of_globals(module: "GraphModule") -> Iterator[str]:
-    """Imports for what the code calls under a name of its own, such as ``fxlib_passes_quantize_functions_quantize``."""
+    """Imports for the generated names of globals, such as ``fxlib_passes_quantize_functions_quantize``."""
     for name, value in module.graph.python_code("self").globals.items():
         home, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         if name in _custom_builtins or not home or not own or "." in own or "<" in own:

@@ -1,7 +1,7 @@
 """From a graph to the source of a Python function.
 
-``CodeGen`` says what the head, the inputs and the output of the function look like; people subclass it. The lines
-between are left to ``body`` and ``statements``, compiling to ``compile``.
+``CodeGen`` writes the function's head, inputs and output, and is meant to be subclassed. ``body`` and ``statements``
+write the lines between; ``compile`` compiles them.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils import _pytree as pytree
 
 from fxlib.codegen.body import Body
-from fxlib.codegen.statements import NameClash, Options, Writer, is_plain
+from fxlib.codegen.statements import NameClash, Options, Writer
 from fxlib.ir.leaves import as_sequence
 from fxlib.ir.names import _custom_builtins, _Namespace
 from fxlib.ir.node import Node
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fxlib.ir.arguments import Argument
     from fxlib.ir.graph import Graph
 
-__all__ = ["CodeGen", "PythonCode", "surely_compiles"]
+__all__ = ["CodeGen", "PythonCode"]
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
 
@@ -40,13 +40,13 @@ class PythonCode:
     globals: dict[str, Any]
     _lineno_map: dict[int, int | None] | None
     _prologue_start: int = 0
-    # Whether the source is certain to compile, so that compiling it can wait for the first call.
+    # Whether the source is certain to compile, so that compiling can wait for the first call.
     _deferrable: bool = False
 
 
 @contextlib.contextmanager
 def _override_sym_repr(override: Callable[[Any], str]) -> Iterator[None]:
-    """Write symbolic integers another way within a ``with`` statement."""
+    """Replace how symbolic integers are written within a ``with`` statement."""
     previous = CodeGen._sym_repr
     try:
         CodeGen._sym_repr = staticmethod(override)  # type: ignore[method-assign]
@@ -59,8 +59,8 @@ class CodeGen:
     """How a graph becomes a function: its head, its inputs and its output.
 
     Subclass it and hand the instance to ``Graph.set_codegen`` to give the function another signature than the
-    placeholders and another result than the output node. What ``gen_fn_def`` takes apart in code, ``process_inputs``
-    must take apart in values, for interpreters; likewise ``generate_output`` and ``process_outputs``.
+    placeholders and another result than the output node. What ``gen_fn_def`` unpacks in code, ``process_inputs`` must
+    unpack in values, for interpreters; likewise ``generate_output`` and ``process_outputs``.
     """
 
     _sym_repr: Callable[[Any], str] = staticmethod(repr)
@@ -197,15 +197,9 @@ _NO_KEYWORDS: dict[str, Any] = {}
 
 @functools.lru_cache(maxsize=64)
 def _takes(function: Callable[..., str], keyword: str) -> bool:
-    """Whether a method takes a keyword argument; overrides that are older than the keyword do not."""
+    """Whether a method takes a keyword argument; overrides written before the keyword existed do not."""
     parameters = inspect.signature(function).parameters
     return keyword in parameters or any(given.kind is given.VAR_KEYWORD for given in parameters.values())
-
-
-def surely_compiles(graph: "Graph") -> bool:
-    """Whether the code of a graph is certain to compile, as far as that is seen without writing it."""
-    codegen = graph._codegen
-    return type(codegen) is CodeGen and codegen._body_transformer is None and graph._len > 1 and is_plain(graph.nodes)
 
 
 class _BoxedCodeGen(CodeGen):
@@ -252,7 +246,7 @@ class _PyTreeCodeGen(CodeGen):
         return leaves
 
     def _out_spec(self) -> pytree.TreeSpec | None:
-        # Neither is always there: torch.export makes instances before it knows them.
+        # torch.export creates instances before it knows these.
         return getattr(self.pytree_info, "out_spec", None)
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
@@ -264,7 +258,7 @@ class _PyTreeCodeGen(CodeGen):
         return head if flat or not bound else head + self.gen_var_bindings(parameters, bound, expanded_def)
 
     def gen_var_bindings(self, fn_args: list[str], free_vars: list[str], expanded_def: bool) -> str:
-        """The lines that take the parameters apart into the placeholders."""
+        """The lines that unpack the parameters into the placeholders."""
         names = [_AFTER_UNTYPED.split(declared)[0] for declared in free_vars]
         spec = self.pytree_info.in_spec
         given = f"[{', '.join(fn_args)}]"

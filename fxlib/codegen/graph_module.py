@@ -53,7 +53,7 @@ class GraphModule(nn.Module):
     """
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        # Copies make their class of the one that the user derived, not of the class of the copied instance.
+        # Copies subclass the user's class, not the generated class of the copied instance.
         base = vars(cls).get("_class_of_instances", cls)
         return super().__new__(type("GraphModuleImpl", (base,), {"_class_of_instances": base}))  # type: ignore[misc]
 
@@ -75,7 +75,7 @@ class GraphModule(nn.Module):
             graph = from_torch_graph(graph)
         take(root, self, graph)
         self.graph = graph
-        # Pickling writes the tracer's class by name.
+        # Pickling stores the tracer's class by name.
         tracer_cls = graph._tracer_cls
         self._tracer_cls = None if "<locals>" in getattr(tracer_cls, "__qualname__", "") else tracer_cls
         self._tracer_extras = graph._tracer_extras or {}
@@ -161,10 +161,10 @@ class GraphModule(nn.Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Delete every module that no node calls or reads from, directly or through a module around it."""
+        """Delete every module that no node calls or reads from, directly or through an enclosing module."""
         used: set[str] = set()
         for path, node in attribute_targets(self.graph).items():
-            # The path itself, and those of the modules around.
+            # The path itself, and those of the enclosing modules.
             used.update(itertools.accumulate(path.split("."), "{}.{}".format))
             module = attribute_of_modules(self, path) if node._op == "call_module" else None
             if isinstance(module, nn.Module):
@@ -223,7 +223,7 @@ class GraphModule(nn.Module):
 
         Args:
             print_output: print it too.
-            include_stride, include_device: say more about each value.
+            include_stride, include_device: also show these of each value.
             colored: with terminal colours.
             fast_sympy_print: write symbolic sizes without simplifying them first.
             expanded_def: one parameter per line.
@@ -246,10 +246,10 @@ class GraphModule(nn.Module):
         return "\n".join([super().__str__(), self._code, reminder])
 
     def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
-        """Write the module as a Python package, which finds its weights wherever it is moved.
+        """Write the module as a Python package that can be moved together with its weights.
 
         Args:
-            folder: where; made if it does not exist.
+            folder: the target folder; created if it does not exist.
             module_name: the name of the class in it.
         """
         write_folder(self, Path(folder), module_name)

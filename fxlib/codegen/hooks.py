@@ -12,10 +12,10 @@ _Method = Callable[[Any, Callable[..., object]], None]
 
 
 def hook_methods(kind: str, attribute: str) -> tuple[_Method, _Method]:
-    """The two methods of a graph module that add a function to one of ``HOOKS`` and take it away.
+    """The two methods of a graph module that add and remove a function of one of ``HOOKS``.
 
     Raises:
-        AssertionError: by the first of them, of what cannot be called.
+        AssertionError: by the first, for something that cannot be called.
     """
 
     def register(self: Any, f: Callable[..., object]) -> None:

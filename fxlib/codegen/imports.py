@@ -1,4 +1,4 @@
-"""Imports of what generated code calls: for code that is kept outside of this process."""
+"""Import statements for the globals of generated code that is stored outside of this process."""
 
 import itertools
 import types

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["reduce_graph_module", "reduce_package_graph_module"]
 
-# The tracer of modules that name none. `fxlib.capture.tracer` sets its own, which this room may not know.
+# The default tracer, set by `fxlib.capture.tracer`, since this folder must not import it.
 default_tracer: Any = None
 
 
 def pickled(module: "GraphModule", importer: Importer) -> tuple[dict[str, Any], str]:
-    """What a graph module is written as: its attributes but the graph, and the imports that its code needs."""
+    """The pickled form of a graph module: its attributes without the graph, and the imports of its code."""
     body = {name: value for name, value in vars(module).items() if name != "_graph"}
     return body, _format_import_block(module.recompile().globals, importer)
 
 
 def packaged(module: "GraphModule", exporter: PackageExporter) -> tuple[dict[str, Any], str]:
     """The same for an archive of ``torch.package``: the attributes, and the name of the module that has the code."""
-    # As torch itself, this library stays outside of the archive, unless a pattern before says otherwise.
+    # Like torch itself, fxlib is not put into the archive, unless an earlier pattern says otherwise.
     exporter.extern(["fxlib", "fxlib.**"], allow_empty=True)
     body, imports = pickled(module, exporter.importer)
     home = f"fx-generated._{exporter.get_unique_id()}"
@@ -36,7 +36,7 @@ def packaged(module: "GraphModule", exporter: PackageExporter) -> tuple[dict[str
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> nn.Module:
-    """Make a graph module again from what was pickled: its attributes and the imports of its code."""
+    """Restore a graph module from its pickled form: its attributes and the imports of its code."""
     source = body.get("_code") or body["code"]
     return _deserialize_graph_module(_forward_from_src(import_block + source, {}), body)
 
@@ -56,7 +56,7 @@ def _deserialize_graph_module(
 
     root = type("_CodeOnlyModule", (_CodeOnlyModule,), {"forward": forward})(body)
     tracer_cls = body.get("_tracer_cls") or default_tracer
-    # Whatever the user's tracer descended into is in the generated code already.
+    # The generated code already contains the modules that the user's tracer traced into.
     leaf_tracer = type("KeepModules", (tracer_cls,), {"is_leaf_module": lambda tracer, module, path: True})
     graph = leaf_tracer().trace(root, **body.get("_tracer_extras") or {})
     graph._tracer_cls = tracer_cls

@@ -1,4 +1,4 @@
-"""Graph modules as text for people: classes with shapes and places beside the operations, nested ones inside."""
+"""Graph modules as readable classes, with shapes and source lines beside the operations, and nested modules inside."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def class_text(module: nn.Module, name: str, options: dict[str, Any]) -> str:
 
     Args:
         module: has a graph.
-        name: what its class is called in the text.
+        name: the name of its class in the text.
         options: for ``Graph.python_code``.
     """
     graph = getattr(module, "graph", None)

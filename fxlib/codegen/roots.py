@@ -32,7 +32,7 @@ def attribute_targets(graph: Graph) -> dict[str, Node]:
 
 
 def take(root: nn.Module | dict[str, Any], module: nn.Module, graph: Graph) -> None:
-    """Give a new graph module what its graph names; see ``GraphModule`` for the arguments and errors."""
+    """Copy into a new graph module what its graph refers to; see ``GraphModule`` for the arguments and errors."""
     targets = attribute_targets(graph)
     if isinstance(root, nn.Module):
         module.training = getattr(root, "training", module.training)

@@ -1,11 +1,9 @@
 """The statements of generated code: one line of Python for each node.
 
-Names, globals and values are written here; what stands around the statements is left to ``_body``, the function's head
-and end to ``codegen``.
+Names, globals and values are written here; ``body`` puts the statements together, ``function`` adds head and end.
 """
 
 import enum
-import functools
 import importlib
 import keyword
 import operator
@@ -20,7 +18,6 @@ from typing import Any
 import torch
 
 from fxlib.ir.arguments import Target
-from fxlib.ir.collections import immutable_dict, immutable_list
 from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
 from fxlib.ir.names import _illegal_names, _Namespace, _parse
 from fxlib.ir.node import Node
@@ -49,7 +46,7 @@ def _identity(text: str) -> str:
 
 
 def _is_from_torch(obj: object) -> bool:
-    """Whether generated code reaches the object by its qualified name below ``torch``."""
+    """Whether generated code refers to the object by its qualified name below ``torch``."""
     home = getattr(obj, "__module__", None)
     if home is not None:
         return _PUBLIC_TORCH.match(home) is not None
@@ -57,12 +54,12 @@ def _is_from_torch(obj: object) -> bool:
     return name != "torch" and any(names.get(name) is obj for names in (vars(torch), vars(torch.nn.functional)))
 
 
-# Where torch's modules are, but those of its compiler.
+# Where torch's modules are defined, except those of its compiler.
 _PUBLIC_TORCH = re.compile(r"torch(?!\._dynamo\.|\._inductor\.)(\.|$)")
 
 
 def _quoted(name: str) -> str:
-    """The name as a string literal, whatever is in it: a module may be called ``x"), print("``."""
+    """The name as a string literal, with any characters: a module may be called ``x"), print("``."""
     plain = name.isprintable() and '"' not in name and "\\" not in name
     return f'"{name}"' if plain else repr(name)
 
@@ -75,7 +72,7 @@ def _format_target(base: str, target: str) -> str:
     return text
 
 
-# operator -> (its template, the same for the % operator, how many operands it shows)
+# operator -> (its template, the same as a % format, its number of operands)
 _OPERATORS = {
     getattr(operator, name): (template, template.replace("%", "%%").replace("{}", "%s"), template.count("{}"))
     for name, template in magic_methods.items()
@@ -92,68 +89,8 @@ _LITERALS = frozenset(
 )  # fmt: skip
 
 
-_PLAIN = _LITERALS | {Node}
-_SEQUENCES, _MAPPINGS = frozenset({tuple, list, immutable_list}), frozenset({dict, immutable_dict})
-
-
-def is_plain(nodes: Iterable[Node]) -> bool:
-    """Whether the code of these nodes is certain to be written, and to compile: what `Writer.deferrable` says once it
-    is, seen in a fraction of the time.  False where that is not seen at once."""
-    known: set[str] = set()
-    for node in nodes:
-        op, target, args = node._op, node._target, node._args
-        if node.type is not None or not all([type(each) in _PLAIN or _is_plain_value(each) for each in args]):
-            return False
-        if node._kwargs and not all(map(_is_plain_option, node._kwargs.items())):
-            return False
-        if op == "call_module" or op == "get_attr":
-            if target not in known:
-                if not _KEYWORDS.isdisjoint(target.split(".")):
-                    return False
-                known.add(target)
-        elif op == "call_function":
-            if (node._meta and node._meta.get("is_wrapped", False)) or not _can_be_named(target):
-                return False
-        elif op == "call_method":
-            if target in _KEYWORDS or type(args[0]) is not Node:
-                return False
-        elif op == "placeholder":
-            if args or not _is_plain_name(target):
-                return False
-        elif op != "output":
-            return False
-    return True
-
-
-def _is_plain_value(value: Any) -> bool:
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind in _SEQUENCES:
-        return all(map(_is_plain_value, value))
-    if kind in _MAPPINGS:
-        return all(map(_is_plain_value, (*value, *value.values())))
-    return kind is slice and all(map(_is_plain_value, (value.start, value.stop, value.step)))
-
-
-def _is_plain_option(option: tuple[str, Any]) -> bool:
-    return _is_plain_name(option[0]) and _is_plain_value(option[1])
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_named(target: Callable[..., Any]) -> bool:
-    return bool(_get_qualified_name(target))
-
-
-def _can_be_named(target: Any) -> bool:
-    try:
-        return target in _OPERATORS or target in _INPLACE_OPERATORS or _is_named(target)
-    except Exception:  # no hash, or no name: whoever writes the code says so
-        return False
-
-
 class NameClash(Exception):
-    """A global wants the name of a node: the code must be written again with names made for it."""
+    """A global needs the name of a node: the code must be written again with new names."""
 
 
 _KEYWORDS = frozenset(keyword.kwlist)
@@ -174,7 +111,7 @@ def _is_plain_type(o: object) -> bool:
 
 
 def _parts_of_type(o: object) -> tuple[object, tuple[object, ...]]:
-    """What a type is written as before its brackets, and what stands in them."""
+    """The text of a type before its brackets, and the types inside them."""
     origin = getattr(o, "__origin__", None)
     if origin is None:
         return o, ()
@@ -195,7 +132,7 @@ class Options:
 
 
 class Writer:
-    """Writes the statements of one function: keeps its names, its globals, and what was declared on the way."""
+    """Writes the statements of one function: keeps its names, its globals, and type declarations."""
 
     def __init__(self, root_module: str, namespace: _Namespace, options: Options) -> None:
         self.root_module = root_module
@@ -208,7 +145,7 @@ class Writer:
         self.deferrable = True
         self._names: dict[Node, str] = {}
         self._reserved: set[str] | None = None
-        # Whether the quickest way of writing arguments will do: nodes by their own names, literals without colours.
+        # Whether arguments can be written the quickest way: nodes by their own names, literals without colours.
         self._direct = False
         self._has_default = False
         self._callees: dict[Target, str] = {}
@@ -222,10 +159,10 @@ class Writer:
     # names
 
     def reserve(self, nodes: list[Node]) -> None:
-        """Let every node keep its own name, if all of them can; a global that wants one of these raises NameClash.
+        """Let every node keep its own name, if all of them can; a global that needs one of these raises NameClash.
 
-        Nodes of one graph have different, legal names unless somebody assigned others, so this mostly works, and then
-        no name has to be made.
+        Nodes of one graph have different, legal names unless somebody assigned others, so this mostly works and no new
+        names are needed.
         """
         names = {node._name for node in nodes}
         if len(names) == len(nodes) and names.isdisjoint(_illegal_names) and names.isdisjoint(self.globals):
@@ -241,7 +178,7 @@ class Writer:
         return known
 
     def add_global(self, hint: str, obj: Any) -> str:
-        """The name under which generated code reaches ``obj``; it becomes one of the globals unless it is torch's."""
+        """The name of ``obj`` in generated code; it becomes one of the globals unless it is torch's."""
         if _is_from_torch(obj) and obj is not torch.device:
             return _get_qualified_name(obj)
         if getattr(obj, "__module__", None) == "fxlib._symbolic_trace" and self._own_package():
@@ -313,7 +250,7 @@ class Writer:
         return f"torch.Tensor(size={list(arg.size())}, dtype={str(arg.dtype).split('.')[-1]})"
 
     def _of_numpy(self, arg: Any) -> str:
-        """NumPy has subclasses of Python's numbers and texts; ``np`` is no global of the code."""
+        """Whether it is a NumPy subclass of a Python number or string; ``np`` is not a global of the code."""
         return self.literal(repr(arg.item())) if type(arg).__module__ == "numpy" else self._other(arg)
 
     def _other(self, arg: object) -> str:
@@ -352,7 +289,7 @@ class Writer:
             self._paths[target] = known
         return known
 
-    # statements: each gives one line without its end, or None
+    # statements: each returns one line without its newline, or None
 
     def placeholder(self, node: Node, annotation: str) -> str | None:
         target, args = node._target, node._args
@@ -396,8 +333,8 @@ class Writer:
             callee = self._callees[target] = self.add_global(_get_qualified_name(target), target)
         if callee == "getattr" and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
             return f"{self.name(node)}{annotation} = {self.value(args[0])}.{args[1]}"
-        # Not `meta`, which would be made here for every node. What fxlib itself puts into graphs is registered where
-        # it is defined.
+        # Not `meta`, which would be created here for every node. fxlib registers its own operators where it defines
+        # them.
         meta = node._meta
         if meta and meta.get("is_wrapped", False) and not callee.startswith("fxlib."):
             self.wrapped[callee] = None
@@ -431,8 +368,8 @@ class Writer:
         return f"{name}{annotation} = {self.path(node._target)}"
 
 
-# What values of one kind are written by, the most frequent first. What is none of these is written as its ``repr``,
-# which for a dict is certain to compile and for others is not.
+# How values of each type are written, the most frequent first. All others are written as their ``repr``, which is
+# certain to compile for a dict, but not for other types.
 _FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
     (list, Writer._list),
     (tuple, Writer._tuple),

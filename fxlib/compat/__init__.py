@@ -1,1 +1,1 @@
-"""What exists only because programs written for torch.fx import it; nothing else in this project uses it."""
+"""Only for programs written for torch.fx that import it; nothing else in this project uses it."""

@@ -1,4 +1,4 @@
-"""The mark that an API keeps, or does not promise to keep, its form."""
+"""The decorator that marks an API as backward compatible or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTE = {
 
 
 def compatibility(is_backward_compatible: bool) -> Callable[[_T], _T]:
-    """A decorator for functions and classes: registers them and says in their docstring what is promised."""
+    """A decorator for functions and classes: registers them and adds the promise to their docstring."""
 
     return functools.partial(_marked, is_backward_compatible)
 

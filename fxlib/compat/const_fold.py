@@ -1,4 +1,4 @@
-"""Constant folding at the first call: what depends on attributes alone goes into a graph of its own, which runs once.
+"""Constant folding at the first call: nodes that depend on attributes alone go into a separate graph, which runs once.
 
 ``fxlib.passes.fold_constants`` computes the values at once; this keeps them out until the module is called, so that
 the parameters may still be loaded or moved.
@@ -37,7 +37,8 @@ class FoldedGraphModule(GraphModule):
         const_subgraph: computes the constants; ``None`` where there are none.
         fx_const_folded_attrs_name: the attribute that is to hold them: a parameter, or a ``ParameterList`` where the
             graph's output is a tuple.
-        device_for_folded_attrs: where a constant that is a Python number goes, which becomes a tensor of one element.
+        device_for_folded_attrs: the device for a constant that is a Python number, which becomes a tensor of one
+            element.
     """
 
     has_folding_been_run = False
@@ -62,7 +63,7 @@ class FoldedGraphModule(GraphModule):
         return super().__call__(*args, **kwargs)
 
     def run_folding(self) -> None:
-        """Compute the constants, which the first call does by itself.
+        """Compute the constants; the first call does so itself.
 
         Raises:
             AssertionError: they have been computed.
@@ -98,7 +99,7 @@ def split_const_subgraphs(
     skip_folding_node_fn: Callable[[Node], bool] | None = None,
     device_for_folded_attrs: str = "cpu",
 ) -> FoldedGraphModule:
-    """Separate what depends on attributes alone, to be computed once.
+    """Separate the nodes that depend on attributes alone, to be computed once.
 
     A copy is returned; ``module`` is not changed. Random operators, and what the graph changes in place, stay.
 
@@ -109,7 +110,7 @@ def split_const_subgraphs(
 
     Args:
         module: traced unless it is a GraphModule.
-        skip_folding_node_fn: says of a node that it shall stay, and with it what depends on it.
+        skip_folding_node_fn: returns True for nodes to leave, together with their users.
         device_for_folded_attrs: see ``FoldedGraphModule``.
     """
     module = adopted(module)
@@ -182,7 +183,7 @@ def _rest(gm: GraphModule, constant: set[Node], folded: list[Node], attribute: s
 
 
 def _with_attribute(gm: GraphModule, name: str, number: int) -> nn.Module:
-    """What the folded module is made from: ``gm``'s attributes, and an empty one under ``name``."""
+    """The root of the folded module: ``gm``'s attributes, and an empty one under ``name``."""
     holder = nn.ParameterList() if number > 1 else nn.Parameter(torch.empty(0))
     root = copy.copy(gm)
     root._modules, root._parameters = root._modules.copy(), root._parameters.copy()

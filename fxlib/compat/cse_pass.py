@@ -32,7 +32,7 @@ def get_CSE_banned_ops() -> set[Target]:
 
 
 class CSEPass(PassBase):
-    """Of several nodes that compute the same, the first serves all.
+    """Replaces nodes that compute the same by the first of them.
 
     Example::
 

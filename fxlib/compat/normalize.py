@@ -1,6 +1,6 @@
-"""Transformers that give every call one spelling: arguments by keyword, ``torch.add(a, b)`` as ``a + b``.
+"""Transformers that normalise calls: arguments by keyword, ``torch.add(a, b)`` as ``a + b``.
 
-How arguments are matched to parameters is ``operator_schemas``'; here it is applied to whole graphs.
+``operator_schemas`` matches arguments to parameters; here it is applied to whole graphs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["NormalizeArgs", "NormalizeOperators"]
 
 
 class NormalizeArgs(Transformer):
-    """Every call with the names and the defaults of the parameters of what it calls.
+    """Gives every call the parameter names and defaults of its callee.
 
-    Where overloads have to be told apart, the types in ``node.meta["type"]`` decide. A call whose signature is not
-    known, or has positional-only or variadic parameters, stays as it is.
+    The types in ``node.meta["type"]`` decide between overloads. A call whose signature is not known, or has
+    positional-only or variadic parameters, stays as it is.
 
     Example::
 
@@ -35,7 +35,7 @@ class NormalizeArgs(Transformer):
 
     Args:
         module: the module to copy in this form.
-        normalize_to_only_use_kwargs: everything by keyword; else what is positional stays so.
+        normalize_to_only_use_kwargs: pass everything by keyword; otherwise positional arguments stay positional.
     """
 
     def __init__(self, module: GraphModule, normalize_to_only_use_kwargs: bool = True) -> None:
@@ -52,7 +52,7 @@ class NormalizeArgs(Transformer):
                 types = tuple(map(_type_of, n.args))
                 named_types = {name: _type_of(argument) for name, argument in n.kwargs.items()}
                 made = self.call_function(n.target, values, named, types, named_types)
-        # An output gives what it returns, a node that has its own already.
+        # An output returns a value, not a node, or a node that has its own metadata.
         if isinstance(made, Proxy) and n.op != "output":
             made.node.meta, made.node.type = copy(n.meta), n.type
         return made
@@ -89,9 +89,9 @@ def _type_of(value: Argument) -> Any:
 
 
 class NormalizeOperators(Transformer):
-    """Two-argument functions of torch that are an operator of Python in the form of that operator.
+    """Replaces two-argument functions of torch by the equivalent Python operator.
 
-    A call with further arguments, ``torch.sub(a, b, alpha=2)``, is no such operator and stays as it is.
+    A call with further arguments, ``torch.sub(a, b, alpha=2)``, has no such operator and stays as it is.
 
     Example::
 
@@ -114,6 +114,6 @@ class NormalizeOperators(Transformer):
     }
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """Records the call, as an operator where it is one."""
+        """Records the call, as an operator if there is one."""
         spelling = self.binary_magic_method_remap.get(target) if len(args) == 2 and not kwargs else None  # type: ignore[arg-type]
         return super().call_function(spelling or target, args, kwargs)

@@ -23,7 +23,8 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
     """Fold every batch norm that follows a convolution, for inference.
 
     Args:
-        inplace: allow the model's own modules to be used; else a copy is traced. Parameters are never changed in place.
+        inplace: allow the model's own modules to be used; otherwise a copy is traced. Parameters are never changed in
+            place.
         no_trace: ``model`` is a GraphModule already.
 
     Returns:
@@ -37,9 +38,7 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
 
 
 def remove_dropout(model: nn.Module) -> nn.Module:
-    """Remove all dropout, as one does before inference; ``model`` is put into evaluation mode in the copy that is
-    returned.
-    """
+    """Remove all dropout, as before inference. Returns a copy in evaluation mode."""
     return _dropout.remove_dropout(_traced(copy.deepcopy(model).eval(), Tracer))
 
 
@@ -80,7 +79,7 @@ def _is_module_call(value: object) -> TypeGuard[Node]:
 
 
 def replace_node_module(node: Node, modules: dict[str, nn.Module], new_module: nn.Module) -> None:
-    """Put ``new_module`` where the ``call_module`` node finds its module, in ``modules`` and in the module tree."""
+    """Put ``new_module`` in the place of the ``call_module`` node's module, in ``modules`` and in the module tree."""
     target = str(node.target)
     parent, _, name = target.rpartition(".")
     setattr(modules[parent], name, new_module)

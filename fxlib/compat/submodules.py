@@ -1,7 +1,7 @@
 """Submodules that are imported when a program first names them, as in ``fxlib.passes.shape_prop.ShapeProp``.
 
 ``import torch.fx`` brings its passes along, so programs name them without an import of their own. Importing them all
-would make ``import fxlib`` slow for everybody else.
+would make ``import fxlib`` slow.
 """
 
 import importlib
@@ -21,7 +21,7 @@ def submodule(package: str, name: str) -> ModuleType:
         try:
             return importlib.import_module(full)
         except ModuleNotFoundError as error:
-            # A module that is there but misses something it needs says so itself.
+            # A module that exists but lacks a dependency raises its own error.
             if error.name != full:
                 raise
     raise AttributeError(f"module {package!r} has no attribute {name!r}")

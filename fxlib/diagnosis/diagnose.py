@@ -1,4 +1,4 @@
-"""The entry: `diagnose` searches for problems, asks what torch.fx itself would say, and writes the report."""
+"""The entry: `diagnose` searches for problems, checks whether torch.fx itself would trace, and makes the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import nn
 
-from fxlib.codegen.function import surely_compiles
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
@@ -95,8 +94,8 @@ def diagnose(
 
 
 def graph_of(root: nn.Module) -> Graph | None:
-    """The graph of the report that `diagnose` makes without example inputs, in a part of the time: nothing is looked
-    for beside it. ``root`` is left as it was."""
+    """The graph of `diagnose` without example inputs, but faster, since it searches for no problems. ``root`` is not
+    changed."""
     subject = Subject.of(root, None, None, (), LOOKERS, None)
     try:
         search = Search(subject, AT_PROBES)
@@ -107,7 +106,7 @@ def graph_of(root: nn.Module) -> Graph | None:
 
 
 def _report(search: Search) -> Report:
-    """Trace strictly where there is doubt, make the graph module, and put the findings in order."""
+    """Trace strictly if in doubt, make the graph module, and sort the findings."""
     report = Report()
     subject, run, found = search.subject, search.best, search.findings
     loud = [finding for finding in found if finding.loud]
@@ -129,23 +128,20 @@ def _report(search: Search) -> Report:
             tracer = None
     if graph is run.graph:
         report._annotate = partial(_annotate, run)
-        for last, site, nodes in run.tracer.returned:
-            if (span := resolve(site)) is not None:
-                report.returned.setdefault(last.name, []).append((span, _named(nodes)))
+        report._returned = partial(_returned, run)
     elif own is not None and tracer is not None:
         report._annotate = partial(_annotate_by_name, run)
     report._graph = graph
     if tracer is not None and graph is not None:
         report.traces, report._make = True, partial(_module, tracer.root, subject.name, tracer.root.training)
         constants = getattr(tracer, "tensor_attrs", {})
-        sure = surely_compiles(graph) or graph.python_code("self")._deferrable
-        if constants or subject.snapshot.differs() or not sure:
-            # Of what forward has put on the module, and what might not compile.
+        if constants or subject.snapshot.differs() or not graph.python_code("self")._deferrable:
+            # Without the attributes that forward has set on the module, and whether the code is certain to compile.
             _put_constants(tracer.root, constants)
             try:
                 assert report.graph_module is not None
             except SyntaxError as error:
-                # Some concrete arguments have no generated code, here as in torch.fx.
+                # With some concrete arguments no code can be generated, as in torch.fx.
                 report.traces, report.error = False, _described(error)
                 found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     report.taken = taken(subject.instrumentation.probes, search.reached)
@@ -159,7 +155,7 @@ def _report(search: Search) -> Report:
 
 
 def _traced(tracer: Any, subject: Subject) -> Graph:
-    """The graph of a strict trace, as one of ours."""
+    """The graph of a strict trace, as an fxlib graph."""
     given = () if subject.concrete_args is None else (subject.concrete_args,)
     graph = tracer.trace(subject.root, *given)
     if isinstance(graph, Graph):
@@ -169,8 +165,16 @@ def _traced(tracer: Any, subject: Subject) -> Graph:
     return from_torch_graph(graph)
 
 
+def _returned(run: Run) -> dict[str, list[tuple[Span, Any]]]:
+    found: dict[str, list[tuple[Span, Any]]] = {}
+    for last, site, nodes in run.tracer.returned:
+        if (span := resolve(site)) is not None:
+            found.setdefault(last.name, []).append((span, _named(nodes)))
+    return found
+
+
 def _named(nodes: Any) -> Any:
-    """Nodes, in lists and dicts as they are nested, by name."""
+    """The names of nodes, nested in lists and dicts as they are."""
     if isinstance(nodes, list):
         return [_named(each) for each in nodes]
     if isinstance(nodes, dict):
@@ -183,15 +187,14 @@ def _described(error: Exception) -> tuple[str, str]:
 
 
 def _without_explained(found: Iterable[Finding]) -> list[Finding]:
-    """The findings, without silent ones inside a call of an installed package that does not trace: what fixes that
-    fixes them."""
+    """The findings without silent ones inside a package's call that does not trace, since its fix also fixes them."""
     failing = {each.span for each in found if each.code == PACKAGE_FUNCTION and each.loud}
     return [each for each in found if each.loud or not each.inside or each.span not in failing]
 
 
 def _once_for_each_module(kept: list[Finding], found: Findings) -> list[Finding]:
-    """The findings, of those that keep a module of an installed package from being traced the first at each call: to
-    leave that module out fixes them all, and its lines are not the user's to change."""
+    """The findings, but of several in a module of an installed package only the first for each call: making that module
+    a leaf fixes them all, and its code is not the user's to change."""
     seen: set[tuple[Span, CodeType]] = set()
     result = []
     for each in kept:
@@ -216,7 +219,7 @@ def _module_of_package(place: Place) -> tuple[Span, CodeType] | None:
 
 
 def _put_constants(root: Any, constants: Mapping[Any, str]) -> None:
-    """The constants of a trace, back on its root: restoring the module has taken them away."""
+    """Put the constants of a trace back on its root, since restoring the module removed them."""
     for value, path in constants.items():
         if "." not in path and not hasattr(root, path):
             setattr(root, path, value)
@@ -237,7 +240,7 @@ def _annotate(run: Run, graph: Graph) -> None:
 
 
 def _annotate_by_name(run: Run, graph: Graph) -> None:
-    """Places of the nodes of another tracer's graph, which has none, and values: those of the same nodes here."""
+    """Copy source places and values from our nodes to the same nodes of another tracer's graph, which has none."""
     known = {node.name: node for node in run.nodes}
     for own in graph.nodes:
         node = known.get(own.name)

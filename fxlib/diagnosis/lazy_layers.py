@@ -1,4 +1,4 @@
-"""Layers that learn their sizes from their first call, such as ``nn.LazyLinear``."""
+"""Layers that get their sizes from their first call, such as ``nn.LazyLinear``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["settle", "waits"]
 
 
 def waits(module: torch.nn.Module) -> bool:
-    """Whether a layer of the module has not been called yet, and so has no sizes."""
+    """Whether a layer of the module still has no sizes, because it was never called."""
     return any(
         isinstance(each, LazyModuleMixin) and each.has_uninitialized_params()  # type: ignore[misc]
         for each in module.modules()
@@ -21,9 +21,9 @@ def waits(module: torch.nn.Module) -> bool:
 
 
 def settle(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Gives such layers their sizes by the first call that PyTorch asks for. Where the call fails, those that it did
-    not come to stay as they are: what it raises is a finding of the trace, not of this."""
-    # `concrete_args` names those of ``kwargs`` that a trace takes as constants; forward does not know it.
+    """Gives such layers their sizes by the first call that PyTorch requires. If the call fails, the layers that it did
+    not reach stay without sizes: the trace reports the error."""
+    # `concrete_args` lists those of ``kwargs`` that a trace treats as constants; forward does not know it.
     if not waits(module):
         return
     mode = module.training

@@ -1,4 +1,4 @@
-"""What a diagnosis returns: findings, the graph, and what the trace did not see. Plain data; the tracer fills it in."""
+"""The result of a diagnosis: findings, the graph, and code that the trace did not reach. Plain data."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ class Related:
 class Finding:
     """One problem at one place.
 
-    ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` where the problem has no
+    ``span`` is the exact expression (lines from 1, columns from 0 in UTF-8 bytes), or ``None`` if the problem has no
     place in a file. ``call_path`` leads from the root's forward to ``span``, its last item. ``node`` is the name of the
-    graph node that is concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``.
-    ``hidden_by`` is the place of a misleading finding that keeps the trace from getting here: this problem appears when
-    that one is fixed. ``inside`` is the place in an installed package, if ``span`` is the user's call of one of its
-    functions.
+    graph node concerned. ``data`` holds facts for the fixes, such as ``{"form": "if", "cause": "data"}``. ``hidden_by``
+    is the place of a misleading finding that keeps the trace from getting here: this problem appears once that one is
+    fixed. ``inside`` is the place in an installed package, if ``span`` is the user's call of one of its functions.
     """
 
     code: str
@@ -56,7 +55,7 @@ class Finding:
 
     @property
     def misleads(self) -> bool:
-        """Whether the trace takes another branch here than a normal run."""
+        """Whether it makes the trace take another branch than a normal run."""
         return RULES[self.code].misleads and self.severity in ("error", "warning")
 
 
@@ -79,7 +78,7 @@ class Baked:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A node that writes in place, and what it writes into: an input, a tensor of the module, or another node."""
+    """A node that writes in place, and its target: an input, a tensor of the module, or another node."""
 
     span: Span | None
     node: str
@@ -98,11 +97,10 @@ class Report:
     trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value that nothing else reads). ``returned`` is what calls of submodules gave where
-    that is not the last value computed in them: by the name of that last node, the spans of such calls on the way to
-    it, with the names of what they gave (in lists and dicts as they are nested in it). ``doubtful``: the code does
-    more than call layers and torch, so `fxlib.compare` may find differences that no rule covers. ``timings`` are
-    milliseconds.
+    no rule reports (a ReLU on a value without other readers). ``returned`` describes results of calls of submodules and
+    functions: by the name of the last node in them, the spans of such calls on the path to it, with the names of the
+    returned nodes (nested in lists and dicts as there). ``doubtful``: the code does more than call layers and torch, so
+    `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -111,7 +109,6 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    returned: dict[str, list[tuple[Span, Any]]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None
@@ -119,6 +116,7 @@ class Report:
     _graph_module: GraphModule | None = None
     _annotate: Callable[[Graph], None] | None = None
     _doubt: Callable[[], bool] = lambda: True
+    _returned: Callable[[], dict[str, list[tuple[Span, Any]]]] = dict
 
     @property
     def graph(self) -> Graph | None:
@@ -140,6 +138,11 @@ class Report:
     def doubtful(self) -> bool:
         """See the class. Computed at each access, by reading the code."""
         return self._doubt()
+
+    @property
+    def returned(self) -> dict[str, list[tuple[Span, Any]]]:
+        """See the class. Computed at each access."""
+        return self._returned()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)

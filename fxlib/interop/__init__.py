@@ -1,7 +1,6 @@
-"""torch.fx in and out: ``to_torch_fx`` and ``from_torch_fx``. No other part of fxlib imports torch.fx.
+"""Conversion from and to torch.fx: ``to_torch_fx`` and ``from_torch_fx``. No other part of fxlib imports torch.fx.
 
-``torch_side`` is below everything (what the tracer takes from torch.fx), ``convert`` above graphs and modules, so
-nothing is imported here until it is named.
+Imports are lazy: the tracer needs ``torch_side``, while ``convert`` needs graphs and modules.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Modules of torch.fx as ours, and ours as torch.fx's."""
+"""Conversion of modules between torch.fx and fxlib."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ def from_torch_fx(gm: torch.fx.GraphModule) -> GraphModule:
     """The same module as an ``fxlib.GraphModule``.
 
     Nodes keep names, targets, arguments, types and metadata; graphs of ``torch.export``, ``make_fx`` and Dynamo keep
-    their overloads, symbolic numbers, nested inputs and outputs, and the submodules of higher-order operators. These
-    are converted too, but for those of operators that have torch.fx interpret them (``tag_activation_checkpoint``,
-    ``autograd_function_apply``, ``invoke_subgraph`` and others), which take no other modules. Parameters, buffers and
-    other submodules are shared with ``gm``, which is not changed.
+    their overloads, symbolic numbers, nested inputs and outputs, and the submodules of higher-order operators. The
+    submodules of most higher-order operators are converted too. Those that torch.fx itself interprets
+    (``tag_activation_checkpoint``, ``autograd_function_apply``, ``invoke_subgraph`` and others) stay torch.fx's.
+    Parameters, buffers and other submodules are shared with ``gm``, which is not changed.
 
     Raises:
-        TypeError: ``gm`` is no ``torch.fx.GraphModule``.
+        TypeError: ``gm`` is not a ``torch.fx.GraphModule``.
     """
     return cast("GraphModule", _Conversion(_TORCH_FX, _OURS).module(gm))
 
 
 def adopted(gm: Any) -> Any:
-    """``gm``, as a module of ours where it is one of torch.fx."""
+    """``gm``; if it is a module of torch.fx, converted to one of ours."""
     return from_torch_fx(gm) if isinstance(gm, torch.fx.GraphModule) else gm
 
 
 def in_place(gm: Any, change: Callable[[GraphModule], _T]) -> _T:
-    """``change(gm)``; where ``gm`` is a module of torch.fx, a copy of ours is changed and ``gm`` becomes what it is."""
+    """``change(gm)``. If ``gm`` is a module of torch.fx, a converted copy is changed and the result is written back to
+    ``gm``."""
     if not isinstance(gm, torch.fx.GraphModule):
         return change(gm)
     ours = from_torch_fx(gm)
@@ -56,10 +57,10 @@ def in_place(gm: Any, change: Callable[[GraphModule], _T]) -> _T:
 
 
 def to_torch_fx(gm: GraphModule) -> torch.fx.GraphModule:
-    """The same module as a ``torch.fx.GraphModule``, for tools that ask for one. The converse of ``from_torch_fx``.
+    """The same module as a ``torch.fx.GraphModule``, for tools that need one. The converse of ``from_torch_fx``.
 
     Raises:
-        TypeError: ``gm`` is no ``fxlib.GraphModule``.
+        TypeError: ``gm`` is not an ``fxlib.GraphModule``.
     """
     return _Conversion(_OURS, _TORCH_FX).module(gm)
 
@@ -73,7 +74,7 @@ class _Side(NamedTuple):
 
 _OURS, _TORCH_FX = _Side(GraphModule, OURS), _Side(torch.fx.GraphModule, TORCH_FX)
 
-# What a GraphModule makes of its graph, or sets up for itself.
+# Attributes that a GraphModule derives from its graph or sets up itself.
 _OWN_STATE = frozenset(torch.fx.GraphModule({}, torch.fx.Graph()).__dict__) - {
     "training",
     "meta",
@@ -95,8 +96,8 @@ _OWN_STATE = frozenset(torch.fx.GraphModule({}, torch.fx.Graph()).__dict__) - {
 }
 
 
-# The operators that call the graphs they are given. Others hand them to torch.fx's Interpreter, or to torch's compiler,
-# which take torch.fx's modules only.
+# Operators that call the graphs they are given. Other operators hand them to torch.fx's Interpreter or to torch's
+# compiler, which accept torch.fx's modules only.
 _CALL_THEIR_GRAPHS = frozenset((
     "associative_scan", "cond", "flex_attention", "flex_attention_backward", "map_impl", "scan", "strict_mode",
     "while_loop", "wrap", "wrap_with_autocast", "wrap_with_set_grad_enabled",
@@ -104,7 +105,7 @@ _CALL_THEIR_GRAPHS = frozenset((
 
 
 def _interpreted_children(gm: torch.fx.GraphModule) -> set[str]:
-    """The submodules that stay torch.fx's in a converted module."""
+    """The submodules that a converted module leaves as torch.fx's."""
     return {
         str(node.target)
         for node in gm.graph.find_nodes(op="get_attr")
@@ -114,7 +115,7 @@ def _interpreted_children(gm: torch.fx.GraphModule) -> set[str]:
 
 
 class _Conversion:
-    """One conversion; a module that occurs twice in the source occurs twice in the result."""
+    """One conversion; a module shared in the source is shared in the result."""
 
     def __init__(self, source: _Side, result: _Side) -> None:
         self.source = source
@@ -153,11 +154,11 @@ def aten_graph(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """A Python function as a graph of functional ATen operators, recorded on the shapes and dtypes of given tensors.
 
     Args:
-        function: run once on fake tensors; it may ask for shapes, and fails where it asks for data.
+        function: run once on fake tensors; it may read shapes; reading data fails.
         args, kwargs: tensors (their data is not used) anywhere among other values.
 
     Returns:
-        the graph, whose placeholders are the tensors in the order in which they stand in the arguments, and these.
+        the graph and the tensors, one placeholder for each, in the order of the arguments.
     """
     import torch
     import torch.utils._pytree as pytree

@@ -1,4 +1,4 @@
-"""Graphs of torch.fx as ours, and ours as torch.fx's."""
+"""Conversion of graphs between torch.fx and fxlib."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from fxlib.codegen.function import CodeGen, _PyTreeCodeGen, _PyTreeInfo
-from fxlib.interop import torch_side  # noqa: F401  (from then on nodes of torch.fx count as nodes)
+from fxlib.interop import torch_side  # noqa: F401  (registers torch.fx's nodes as nodes)
 from fxlib.ir import node as _node
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node, _map_nodes
@@ -41,21 +41,22 @@ def from_torch_graph(graph: Any) -> Graph:
     """A copy of a graph of torch.fx as an ``fxlib.Graph``.
 
     Raises:
-        TypeError: ``graph`` is no ``torch.fx.Graph``, nor that of a copy of torch.fx, such as Brevitas has one.
+        TypeError: ``graph`` is neither a ``torch.fx.Graph`` nor one of a vendored copy of torch.fx, as in Brevitas.
     """
     library = TORCH_FX if isinstance(graph, torch.fx.Graph) else _copied_library(type(graph))
     if library is None:
         raise TypeError(f"expected a torch.fx.Graph, got {torch.typename(graph)}")
     made = cast(Graph, converted(graph, library, OURS))
     for node in made.nodes if library is not TORCH_FX else ():
-        if stack := node.meta.get("nn_module_stack"):  # which once had the class alone
+        if stack := node.meta.get("nn_module_stack"):  # older versions stored the class alone
             pairs = {key: each if isinstance(each, tuple) else (key, each) for key, each in stack.items()}
             node.meta["nn_module_stack"] = pairs
     return made
 
 
 def _copied_library(kind: type) -> Library | None:
-    """The classes beside the class of a graph, where they are named as in torch.fx; their nodes count as nodes."""
+    """The classes of a vendored copy of torch.fx, found beside the class of its graph; registers their nodes as
+    nodes."""
     home = sys.modules[kind.__module__]
     names = (kind.__name__, "Node", "CodeGen", "_PyTreeCodeGen", "_PyTreeInfo")
     if kind.__name__ != "Graph" or not all(isinstance(getattr(home, name, None), type) for name in names):
@@ -87,7 +88,7 @@ def converted(graph: Any, source: Library, result: Library) -> Any:
         }
         copies[node] = copied
     for node, copied in copies.items():
-        # Nodes inserted later than they stand are listed later among the users.
+        # Users are listed in order of creation, so nodes inserted later are listed last.
         in_order = {copies[user]: None for user in node.users}
         copied.users.clear()
         copied.users.update(in_order)
@@ -130,5 +131,5 @@ def _codegen(codegen: Any, source: Library, result: Library) -> Any:
     else:
         made = type(kind.__name__, (_ForeignCodeGen, result.CodeGen), {})(codegen)
     made._body_transformer = codegen._body_transformer
-    made._func_name = getattr(codegen, "_func_name", made._func_name)  # copies of an older torch.fx have none
+    made._func_name = getattr(codegen, "_func_name", made._func_name)  # absent in copies of an older torch.fx
     return made

@@ -1,7 +1,7 @@
 """Everything that fxlib takes from torch.fx: the classes of its values and the state that both libraries share.
 
 It lets code that was written for torch.fx behave the same under our tracer: functions that were registered with
-``torch.fx.wrap`` stay leaf functions, and ``torch.fx``'s own question "are we tracing?" is answered with yes.
+``torch.fx.wrap`` stay leaf functions, and ``torch.fx``'s ``is_fx_tracing`` is True.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fxlib.ir import node as _node
 
 _node._node_types = (_node.Node, torch.fx.Node)
 
-#: The class of torch.fx's proxies, which ours say to be of.
+#: The class of torch.fx's proxies; ours report it as their class.
 foreign_proxy = torch.fx.Proxy
 #: The class of its graphs.
 foreign_graph = torch.fx.Graph
@@ -63,8 +63,8 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
 
     Args:
         values: example inputs; what is not a tensor is passed through.
-        dims: per value, the dimensions that may change. Those of equal size become one symbol where something needs
-            them to be equal, and stay two where nothing does: the height and the width of a square image.
+        dims: per value, the dimensions that may change. Two of equal size become one symbol only if an operation
+            requires them to be equal; the height and width of a square image may stay two.
 
     Returns:
         the ``FakeTensorMode`` they live in, and the inputs.
@@ -75,8 +75,8 @@ def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    # torch specializes sizes 0 and 1, so the hint of a dynamic size is drawn from primes that no static size is likely
-    # to equal. Larger sizes have larger ones, so that what compares two sizes goes as with the example.
+    # torch specializes sizes 0 and 1, so the hint of a dynamic size is a prime that no static size is likely to equal.
+    # Larger sizes get larger primes, so that comparisons of sizes go as they do with the example.
     primes = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157)
     tensors = [(value, some) for value, some in zip(values, dims, strict=True) if isinstance(value, torch.Tensor)]
     hints = dict(zip(sorted({value.shape[d] for value, some in tensors for d in some}), primes, strict=False))
@@ -105,18 +105,18 @@ def foreign_tracing() -> bool:
 
 
 def force_recompile(module: Any) -> None:
-    """Make torch.fx's lazily compiled graph modules have a forward that can be traced."""
+    """Compile torch.fx's lazily compiled graph modules, so that their forward can be traced."""
     from torch.fx._lazy_graph_module import _LazyGraphModule
 
     _LazyGraphModule.force_recompile(module)
 
 
 def free_symbols(value: Any, *, single: bool = False) -> set[Any]:
-    """The symbols in the sizes of a fake tensor, or in a symbolic number; of anything else none.
+    """The symbols in the sizes of a fake tensor or in a symbolic number; none for anything else.
 
     Args:
         value: what is known about a node's value, such as ``node.meta["val"]``.
-        single: only for a symbolic number that is itself a symbol, which a graph may use to name that symbol.
+        single: return only symbolic numbers that are themselves a symbol, so that a graph can use them to name it.
     """
     from torch.fx.experimental.symbolic_shapes import free_symbols as symbols_of
 
@@ -131,15 +131,15 @@ def free_symbols(value: Any, *, single: bool = False) -> set[Any]:
 
 
 def experimental(module: str) -> Any:
-    """The module of that name in ``torch.fx.experimental``, for what belongs to torch itself and not to a library of
-    graphs: its symbolic numbers, and the recording of ATen operators.
+    """The module of that name in ``torch.fx.experimental``: symbolic numbers and the recording of ATen operators are
+    part of torch, not of a graph library.
     """
     return importlib.import_module(f"torch.fx.experimental.{module}")
 
 
 @contextlib.contextmanager
 def foreign_originals(call: Any, getattr_: Any) -> Iterator[None]:
-    """What torch.fx's tracer takes for the unpatched ``Module.__call__`` and ``__getattr__``."""
+    """The unpatched ``Module.__call__`` and ``__getattr__`` as torch.fx's tracer knows them."""
     before = _torch_trace._orig_module_call, _torch_trace._orig_module_getattr
     _torch_trace._orig_module_call, _torch_trace._orig_module_getattr = call, getattr_
     try:

@@ -33,16 +33,16 @@ Argument = Optional[  # noqa: UP045
 ]
 ArgumentT = TypeVar("ArgumentT", bound=Argument)
 
-# The six operations, and that of the node which the ring of a graph begins and ends with.
+# The six operations, and that of the root, which links the first and last node of a graph.
 _legal_ops = dict.fromkeys(["placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"])
 
 
 CALLS = {op for op in _legal_ops if op.startswith("call_")}
-"""Those that call something."""
+"""The operations that call something."""
 
 
 def wrong_target(op: str, target: Target) -> str:
-    """Says that a target is not of the type that its operation needs."""
+    """The error text for a target whose type does not fit its operation."""
     wanted = "Callable" if op == "call_function" else "str"
     return f"target {target} has type {torch.typename(target)} but a {wanted} is expected"
 
@@ -71,8 +71,7 @@ COLLECTIONS = (tuple, list, dict, slice)
 
 
 def rebuilt(a: Any, inner: Callable[[Any, Any], Any], context: Any) -> Any:
-    """One of ``COLLECTIONS`` made again of ``inner(part, context)`` for each of its parts; lists and dicts as immutable
-    ones."""
+    """One of ``COLLECTIONS``, rebuilt with ``inner(part, context)`` for each part; lists and dicts become immutable."""
     if isinstance(a, dict):
         return immutable_dict([(key, inner(part, context)) for key, part in a.items()])
     if isinstance(a, slice):

@@ -1,6 +1,6 @@
-"""Parts of a node's result that define a symbol, written as nodes: what ``Graph._resolve_unbacked_binding`` does.
+"""Nodes for the parts of a result that define a symbol: the implementation of ``Graph._resolve_unbacked_binding``.
 
-Where a result's size depends on data, torch says by a path of keys where in the result the symbol stands.
+Where a result's size depends on data, torch gives a path of keys to the symbol in that result.
 """
 
 import operator
@@ -23,7 +23,7 @@ def resolve_binding(graph: "Graph", producer: Node, keypath: tuple[Any, ...], lo
     """The part of ``producer``'s result that ``keypath`` leads to, as a node.
 
     Raises:
-        AssertionError: a key of a kind that is not known.
+        AssertionError: a key of an unknown kind.
     """
     node = producer
     for write, operand in _steps(keypath):
@@ -67,7 +67,7 @@ def _offset(graph: "Graph", node: Node, _: object) -> Node:
 
 
 _Write = Callable[["Graph", Node, Any], Node]
-# Keys by the names of their classes, which live where torch keeps internals: what writes them, and their operand.
+# Keys by class name, since the classes are internal to torch: the function that writes them, and their operand.
 _KEYS: dict[str, tuple[_Write, Callable[[Any], Any]]] = {
     "CallMethodKey": (_method, operator.attrgetter("name")),
     "SequenceKey": (_item, operator.attrgetter("idx")),
@@ -75,12 +75,12 @@ _KEYS: dict[str, tuple[_Write, Callable[[Any], Any]]] = {
     "DivideByKey": (_divided, operator.attrgetter("divisor")),
     "InnerTensorKey": (_inner_tensor, operator.attrgetter("inner_name")),
 }
-# Methods of tensors that graphs have operators for, with an index after them.
+# Methods of tensors that have an operator with an index.
 _INDEXED: dict[str, _Write] = {"size": _size, "stride": _stride}
 
 
 def _steps(keypath: tuple[Any, ...]) -> Iterator[tuple[_Write, Any]]:
-    """What writes each key, or a method and the index into what it gives, and its operand."""
+    """For each key, or pair of a method and an index, the function that writes it and its operand."""
     last_first = list(reversed(keypath))
     while last_first:
         key = last_first.pop()

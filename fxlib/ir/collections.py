@@ -1,8 +1,8 @@
 """Lists and dicts that are arguments of nodes.
 
-A node keeps track of which nodes it uses, so nobody may change its arguments behind its back: collections inside
-``node.args`` and ``node.kwargs`` are these types, equal to and instances of ``list`` and ``dict``, hashable, registered
-with ``torch.utils._pytree``, and refusing mutation. Turning a node's arguments into them is left to ``node``.
+A node keeps track of which nodes it uses, so its arguments must not change without it: collections inside ``node.args``
+and ``node.kwargs`` are these types, equal to and instances of ``list`` and ``dict``, hashable, registered with
+``torch.utils._pytree``, and refusing mutation. Turning a node's arguments into them is left to ``node``.
 """
 
 from typing import Any, NoReturn

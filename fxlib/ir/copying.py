@@ -24,7 +24,7 @@ def node_copy(self: Graph, node: Node, arg_transform: Callable[[Node], Argument]
 
     Args:
         node: the node to copy; its ``meta`` is copied one level deep.
-        arg_transform: gives the node of this graph that stands for a node among the arguments.
+        arg_transform: maps a node among the arguments to its counterpart in this graph.
     """
     operands = map_arg((node.args, node.kwargs), arg_transform)
     made = self.create_node(node.op, node.target, *_call_arguments(*operands), name=node.name, type_expr=node.type)
@@ -45,8 +45,8 @@ def graph_copy(
 
     Args:
         g: the graph to copy from.
-        val_map: nodes of ``g`` that have a stand-in here already; filled with the copies.
-        return_output_node: give the output node of ``g`` too.
+        val_map: nodes of ``g`` that already have a counterpart here; filled with the copies.
+        return_output_node: also return the output node of ``g``.
 
     Returns:
         What ``g`` returns, in terms of this graph's nodes; None if it has no output.
@@ -64,14 +64,14 @@ def graph_copy(
 
 
 def _can_copy_quickly(graph: Graph, source: Graph) -> bool:
-    """Whether nobody would see how the nodes are made: no method is overridden, and the nodes are ours."""
+    """Whether the fast path is safe: no method is overridden, and the nodes are ours."""
     cls = type(graph)
     return cls.node_copy is node_copy and cls.create_node is create_node and type(source._root) is Node
 
 
 def _copy_quickly(graph: Graph, node: Node, val_map: dict[Node, Node]) -> Node | None:
-    """What ``node_copy`` makes of a node, without normalising its arguments again; None where that is needed, as the
-    map gives something else than a node for one of them."""
+    """The result of ``node_copy`` without normalising the arguments again; None if that is needed because the map gives
+    something other than a node."""
     if type(node._args) is not tuple:
         return None
     args: list[Any] = []
@@ -110,8 +110,9 @@ def _copy_quickly(graph: Graph, node: Node, val_map: dict[Node, Node]) -> Node |
 
 
 def fill(made: Graph, source: Graph, memo: dict[Any, Any] | None) -> Graph:
-    """Make an empty graph a copy of another, for ``copy.deepcopy``: what nodes refer to is shared."""
-    # Whoever copies more than the graph finds the copy of each node in the memo.
+    """Fill an empty graph with copies of another's nodes, for ``copy.deepcopy``; the objects that nodes refer to are
+    shared."""
+    # An enclosing deepcopy finds the copy of each node in the memo.
     found = made.graph_copy(source, {} if memo is None else memo, return_output_node=True)
     made._codegen = copy.deepcopy(source._codegen)
     if isinstance(found, tuple):

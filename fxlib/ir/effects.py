@@ -1,4 +1,4 @@
-"""Which operations do more than give a value, so that dead-code elimination must leave them."""
+"""Operations with side effects, which dead-code elimination must keep."""
 
 import contextlib
 import operator
@@ -17,7 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _optional(path: str) -> list[Any]:
-    """The object at a dotted path below ``torch``, in a list; none where this build of torch lacks it."""
+    """The object at a dotted path below ``torch`` as a list of one; empty if this build of torch lacks it."""
     with contextlib.suppress(AttributeError, RuntimeError):
         return [read(torch, path)]
     return []
@@ -64,7 +64,7 @@ def has_side_effect(fn: _F) -> _F:
     return fn
 
 
-# These draw from the global generator, but being plain functions they carry no tag that says so.
+# These draw from the global generator, but as plain functions they carry no tag for it.
 _RANDOM_FUNCTIONS = frozenset(
     f
     for name in (
@@ -76,7 +76,7 @@ _RANDOM_FUNCTIONS = frozenset(
 
 
 def is_impure(self: "Node", impure_random: bool = True) -> bool:
-    """Whether the node does more than give a value, so that it must stay even when nothing uses it.
+    """Whether the node has side effects, so that it must stay even if unused.
 
     Args:
         impure_random: count operators that draw random numbers.
@@ -110,6 +110,6 @@ def _calls_impure_module(node: "Node") -> bool:
 
 
 def _registered_with_torch(target: Callable[..., object]) -> bool:
-    """Whether third-party code told torch.fx of this function; every registration there is honoured here."""
+    """Whether other code registered this function with torch.fx; registrations there count here too."""
     torch_node = sys.modules.get("torch.fx.node")
     return torch_node is not None and target in torch_node._side_effectful_functions

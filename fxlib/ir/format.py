@@ -1,6 +1,6 @@
 """How targets, types and arguments are written: in printed graphs and in generated code.
 
-Pure functions from objects to text; which text goes where is left to ``node`` and ``codegen``.
+Pure functions from objects to text; ``node`` and ``codegen`` decide where it goes.
 """
 
 import builtins
@@ -25,7 +25,7 @@ __all__: list[str] = []
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
 
 
-# Where torch has something under another name than it has itself.
+# Objects whose name in torch differs from their own ``__name__``.
 _PUBLIC_NAMES = {
     "torch.segment_reduce": "torch._segment_reduce",
     "torch.nn.functional._ScalingType": "torch.nn.functional.ScalingType",
@@ -64,7 +64,7 @@ def _get_qualified_name(func: Callable[..., Any]) -> str:
 
 
 def _name_of_lambda(func: Callable[..., Any]) -> str:
-    """What a lambda is assigned to, or the line that it is in: it has to be told from others, not to be found."""
+    """What a lambda is assigned to, or else its line. The name only has to differ from those of other lambdas."""
     try:
         line = inspect.getsource(func)
     except OSError as error:
@@ -84,12 +84,12 @@ def _type_repr(obj: Any) -> str:
     return place + obj.__qualname__
 
 
-# Modules whose functions people know by another name, or by theirs in full.
+# Modules whose functions are known under another name, or by their full name.
 _SHOWN_AS: dict[str | None, str] = {"builtins": "builtins", "_operator": "operator"}
 
 
 def _pretty_print_target(target: "Target") -> str:
-    """A target as the printed graph shows it: builtins and operators under the names people know them by."""
+    """A target as the printed graph shows it: builtins and operators under their familiar names."""
     place = _SHOWN_AS.get(getattr(target, "__module__", None))
     name = None if place is None else getattr(target, "__name__", None)
     if name is not None:
@@ -116,7 +116,7 @@ def _format_arg(arg: Any, max_list_len: float = math.inf) -> str:
 
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-# Layouts whose tensors refuse to tell their strides.
+# Layouts without strides.
 _WITHOUT_STRIDES = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -139,12 +139,12 @@ def tensor_text(value: torch.Tensor, with_stride: bool, sym_repr: Callable[[Any]
 
 
 def recorded_value(node: "Node") -> Any:
-    """What propagation has left in ``meta`` of the node's value; None where there is nothing."""
+    """The node's value that propagation stored in ``meta``, or None."""
     return next((node.meta[key] for key in ("val", "tensor_meta", "example_value") if key in node.meta), None)
 
 
 def _kind_text(node: "Node", with_tensor: bool) -> str:
-    """The type that stands behind a node's name, with a blank after it, if there is one to be shown."""
+    """The type to print after a node's name, followed by a blank; empty if there is none."""
     value = recorded_value(node) if with_tensor and node.op.startswith("call_") else None
     if isinstance(value, torch.Tensor):
         return f'Tensor "{"".join(tensor_text(value, with_stride=True))}"'
@@ -161,7 +161,7 @@ def format_node(
     """The node as one line of the printed graph.
 
     Args:
-        placeholder_names: accepted, and left as it is.
+        placeholder_names: accepted, but not used.
         maybe_return_typename: if given, the type of the output is written to its first element.
         include_tensor_metadata: show dtype, shape, strides and device of the value where ``meta`` has it.
     """
@@ -201,7 +201,7 @@ _snake_cases: dict[str, str] = {}
 
 
 def _snake_case(s: str) -> str:
-    """``BatchNorm2d`` as ``batch_norm2d``: the word a class or function name becomes in a node's name."""
+    """``BatchNorm2d`` as ``batch_norm2d``: a class or function name in the form used in node names."""
     known = _snake_cases.get(s)
     if known is None:
         known = _snake_cases[s] = _CAPITAL_AFTER_SMALL.sub(r"_\1", s).lower()
@@ -262,7 +262,7 @@ inplace_methods = {
     "setitem": "{}[{}] = {}",
 }
 
-# What subscripted builtin collections are called where the annotation came from ``typing``.
+# The names of subscripted builtin collections whose annotation came from ``typing``.
 _origin_type_map: dict[type, Any] = {
     list: typing.List,  # noqa: UP006
     dict: typing.Dict,  # noqa: UP006

@@ -52,10 +52,10 @@ class Graph:
 
     Args:
         owning_module: the GraphModule it belongs to; set by that module.
-        tracer_cls, tracer_extras: which tracer made it, and what that tracer wants kept; both survive copies.
+        tracer_cls, tracer_extras: the tracer class and its extra data; both survive copies.
     """
 
-    # Makes the source generator of a new graph; `fxlib.codegen` sets it, so that this file need not know it.
+    # Makes the source generator of a new graph. `fxlib.codegen` sets it, so that this file does not depend on it.
     _new_codegen: ClassVar[type[CodeGen]]
 
     def __init__(
@@ -66,27 +66,27 @@ class Graph:
     ) -> None:
         self._owning_module = owning_module
         self._tracer_cls, self._tracer_extras = tracer_cls, tracer_extras
-        # Where the traced function's code is from, as attributes of code objects.
+        # Attributes of code objects that give the source of the traced function.
         self._co_fields: dict[str, Any] = {}
         self._codegen: CodeGen = self._new_codegen()
-        # While code is generated: the function that gives nodes their names there.
+        # While code is generated: the function that names nodes there.
         self._naming: Callable[[Node], str] | None = None
         self._start_empty()
 
     def _start_empty(self) -> None:
         self._graph_namespace = _Namespace()
         self._used_names: dict[str, int] = {}
-        # The ring: nothing but its root, before which nodes are appended.
+        # The root of the ring; nodes are appended before it.
         self._root: Node = Node(self, "", "root", "", (), {})
         self._len = 0
         self._insert: Callable[..., None]
         self._insert = self._append = partial(link_before, self._root)
-        # Made by the first question for nodes of one kind.
+        # Created on the first look-up of nodes of one kind.
         self._find_nodes_lookup_table: _FindNodesLookupTable | None = None
 
     @property
     def owning_module(self) -> GraphModule | None:
-        """The GraphModule that this graph is of, if any."""
+        """The GraphModule that owns this graph, if any."""
         return self._owning_module
 
     @owning_module.setter
@@ -95,7 +95,7 @@ class Graph:
 
     @property
     def nodes(self) -> _node_list:
-        """Every node in order; ``reversed(graph.nodes)`` goes backwards. Nodes may be edited meanwhile."""
+        """Every node in order; ``reversed(graph.nodes)`` goes backwards. Nodes may be edited during iteration."""
         return _node_list(self)
 
     def output_node(self) -> Node:
@@ -112,7 +112,7 @@ class Graph:
         Args:
             op: one of the six.
             target: required for ``call_function``; for the others None means any.
-            sort: in graph order, else in any order.
+            sort: in graph order; otherwise in any order.
 
         Raises:
             AssertionError: ``call_function`` without a target.
@@ -126,7 +126,7 @@ class Graph:
         if sort:
             try:
                 found.sort(key=_order_of)
-            except TypeError:  # not all of them are labelled
+            except TypeError:  # not all nodes have a label
                 found.sort(key=label)
         return found
 
@@ -146,8 +146,8 @@ class Graph:
     _get_tensor_meta_val = staticmethod(makers.tensor_in_meta)
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """Make new nodes go before ``n``; before the first node if it is None. Use in a ``with`` statement to have the
-        old place back at its end.
+        """Insert new nodes before ``n``, or before the first node if it is None. A ``with`` statement restores the old
+        place at its end.
 
         Raises:
             AssertionError: ``n`` is of another graph.
@@ -155,7 +155,7 @@ class Graph:
         return self._insert_point(n, "before", link_before, _insert_after)
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """Make new nodes go right after ``n``; at the end of the graph if it is None. See ``inserting_before``.
+        """Insert new nodes right after ``n``, or at the end of the graph if it is None. See ``inserting_before``.
 
         Raises:
             AssertionError: ``n`` is of another graph.
@@ -167,7 +167,7 @@ class Graph:
         anchor: Node | None,
         side: str,
         link: Callable[[Node, Node], None],
-        # The ring closes at the root: before the first node is after it, after the last one before it.
+        # The ring closes at the root: its successor is the first node, its predecessor the last one.
         link_at_root: Callable[[Node, Node], None],
     ) -> _InsertPoint:
         if anchor is None:
@@ -271,9 +271,9 @@ class Graph:
         """The graph as the source of a function ``forward``.
 
         Args:
-            root_module: the name under which generated code reaches the module, mostly ``"self"``.
+            root_module: the name of the module in generated code, mostly ``"self"``.
             verbose: write shapes from ``meta`` as annotations and where each operation came from as comments.
-            include_stride, include_device: more of the same annotations.
+            include_stride, include_device: also annotate these.
             colored: with terminal colours.
             expanded_def: one parameter per line.
             record_func: wrap each operation for the profiler.
@@ -298,7 +298,7 @@ class Graph:
         return self._codegen._gen_python_code(self.nodes, root_module, namespace, **options)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Use another way to write the function's head, its inputs and its output."""
+        """Replace the code generator, which writes the function's head, inputs and output."""
         self._codegen = codegen
 
     def process_inputs(self, *args: Any) -> Any:
@@ -306,19 +306,19 @@ class Graph:
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """What the output node gives in the form that the function returns, e.g. unflattened."""
+        """The output node's value in the form that the function returns, e.g. unflattened."""
         return self._codegen.process_outputs(out)
 
     def on_generate_code(
         self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]
     ) -> contextlib.AbstractContextManager[Any]:
-        """Register a function over the lines of the generated body.
+        """Register a function that transforms the lines of the generated body.
 
         Args:
             make_transformer: gets the one registered so far (or None) and returns the new one, which should call it.
 
         Returns:
-            A context manager that puts the old one back; if it is not entered, the new one stays.
+            A context manager that restores the old one at its end; without ``with``, the new one stays.
         """
         codegen, restoring = self._codegen, contextlib.ExitStack()
         restoring.callback(setattr, codegen, "_body_transformer", codegen._body_transformer)
@@ -337,7 +337,7 @@ class Graph:
         print(_table(tuple(_COLUMNS), [cells(node) for node in self.nodes]))
 
 
-# Of the table of all nodes: heading and attribute.
+# Heading and attribute of each column of the table of all nodes.
 _COLUMNS = {"opcode": "op", "name": "name", "target": "target", "args": "args", "kwargs": "kwargs"}
 
 
@@ -351,7 +351,7 @@ def _refuse_to_erase(node: Node, graph: Graph) -> None:
 
 
 def _random_is_impure() -> bool:
-    """Whether dead random calls stay: within torch.compile that is a setting of its backend."""
+    """Whether dead random calls stay: inside torch.compile, its backend's setting decides."""
     if torch._guards.TracingContext.try_get() is None:
         return True
     return torch._inductor.config.fallback_random  # type: ignore[attr-defined]

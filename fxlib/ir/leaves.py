@@ -1,4 +1,4 @@
-"""The leaves of nested arguments and results, and one thing where several may stand."""
+"""The leaves of nested arguments and results; single values and sequences treated alike."""
 
 import copy
 from collections.abc import Callable, Hashable, Sequence
@@ -41,7 +41,7 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 
 
 def storages(value: object) -> set[Hashable]:
-    """A key for each piece of memory that the tensors of a value lie in."""
+    """A key for the memory of each tensor in a value; tensors that share memory share a key."""
     found: set[Hashable] = set()
     for tensor in tensors_in(value):
         try:
@@ -52,7 +52,7 @@ def storages(value: object) -> set[Hashable]:
 
 
 def _is_record(value: Any) -> bool:
-    """Whether an object that pytree does not know is nothing but a name for tensors and plain values."""
+    """Whether an object unknown to pytree is a plain record of tensors and plain values."""
     held = getattr(value, "__dict__", None)
     if type(held) is not dict or isinstance(value, (type, torch.nn.Module)):
         return False
@@ -60,7 +60,7 @@ def _is_record(value: Any) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """The same nested value with copies of the tensors: a model may write to its inputs."""
+    """The same nested value with copied tensors, since a model may write to its inputs."""
     return map_tensors(torch.clone, value)
 
 

@@ -1,4 +1,4 @@
-"""What makes a graph well-formed, and the words for what does not."""
+"""The rules for a well-formed graph, and the error texts."""
 
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def _check_target(node: Node, root: nn.Module) -> None:
 
 
 def _check_path(node: Node, root: nn.Module) -> None:
-    """That the target of a node leads somewhere, through modules alone to one if the node calls it."""
+    """Check that the target of a node exists; that of ``call_module`` must be a module reached through modules only."""
     wanted = nn.Module if node._op == "call_module" else object
     objects, missing = follow(root, node._target)
     sound = 0

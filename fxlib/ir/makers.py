@@ -1,4 +1,4 @@
-"""The ways to add one node to a graph. The functions are methods of ``Graph``; all come to ``create_node``."""
+"""The ways to add one node to a graph. The functions are methods of ``Graph``; all call ``create_node``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def create_node(
         op: one of the six operations.
         target: what is called or read, see ``Node``.
         args, kwargs: its arguments.
-        name: the name wished for; another is found if it is taken. By default made from the target.
+        name: the preferred name; another is chosen if it is taken. By default derived from the target.
         type_expr: the type of the value, written as an annotation in generated code.
 
     Raises:
@@ -71,7 +71,7 @@ def record(
     name: str | None = None,
     type_expr: object | None = None,
 ) -> Node:
-    """``create_node`` for a caller that vouches for everything: what tracers call.
+    """``create_node`` without checks, for tracers.
 
     Args:
         op, target, name, type_expr: as for ``create_node``.
@@ -93,7 +93,7 @@ def link(self: Graph, node: Node) -> Node:
         last._next = root._prev = node
         node._prev = last
         node._next = root
-        # Labelled at once where that is one addition; see ``order``.
+        # Labelled now if that takes one addition; see ``order``.
         key = last._sort_key
         node._sort_key = None if key is None else key + GAP
     else:
@@ -105,7 +105,7 @@ def link(self: Graph, node: Node) -> Node:
 
 
 def target_to_str(self: Graph, target: Target | None) -> str:
-    """The word that a node's name is made of when its target is called or read."""
+    """The base of a node's name, from the target it calls or reads."""
     word = target.__name__ if callable(target) else target
     assert isinstance(word, str), f"Expected target to be str, got {type(target)}"
     return _snake_case(word[2:-2] if word is target and _is_magic(word) else word)
@@ -123,7 +123,7 @@ def _only_given(value: Any) -> tuple[Argument, ...]:
 
 
 def get_attr(self: Graph, qualified_name: str, type_expr: object | None = None) -> Node:
-    """Insert a read of the attribute at a dotted path of the module. Warns where the module has no such."""
+    """Insert a read of the attribute at a dotted path of the module. Warns if the module has none."""
     root = self.owning_module
     if root is not None and attribute_of_modules(root, qualified_name, _ABSENT) is _ABSENT:
         warnings.warn(_NOTHING_TO_READ, stacklevel=2)
@@ -147,7 +147,7 @@ def call_module(
     """Insert a call of the submodule at a dotted path.
 
     Raises:
-        AttributeError: the graph is of a module that has no such submodule.
+        AttributeError: the graph's module has no such submodule.
     """
     _require_submodule(self, module_name)
     return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
@@ -190,7 +190,7 @@ def output(self: Graph, result: Argument, type_expr: object | None = None) -> No
 
 
 def create_size_node(self: Graph, tensor_node: Node, dim: int) -> Node:
-    """Insert a read of one size of a tensor; where ``meta`` has the tensor, the result's ``meta`` has the size."""
+    """Insert a read of one size of a tensor; if ``meta`` has the tensor, the result's ``meta`` gets the size."""
     return _create_reading(self, torch.ops.aten.sym_size.int, "size", tensor_node, dim)
 
 
@@ -213,13 +213,13 @@ def _create_reading(graph: Graph, operator: Callable[..., Any], method: str, ten
 
 
 def tensor_in_meta(tensor_node: Node) -> tuple[Any, str]:
-    """What ``meta`` has as the node's value, None if nothing, and under which key it has, or would have it."""
+    """The node's value in ``meta`` (None if there is none), and the key it has or would have there."""
     keys = [key for key in ("val", "example_value") if key in tensor_node.meta]
     return (tensor_node.meta[keys[0]], keys[0]) if keys else (None, "val")
 
 
 def materialize_symint(self: Graph, value: torch.SymInt | int) -> Node | int:
-    """Insert what computes one symbolic size, see ``materialize_symints``."""
+    """Insert the nodes that compute one symbolic size, see ``materialize_symints``."""
     [made] = self.materialize_symints([value])
     return made
 
@@ -233,14 +233,14 @@ def materialize_symints(self: Graph, values: Sequence[torch.SymInt | int]) -> li
             rows, columns = graph.materialize_symints(tensor_node.meta["val"].shape)
             graph.call_function(torch.zeros, ((rows, columns),))
 
-    Unlike ``create_size_node``, which asks the tensor when it runs, the values depend on the inputs alone. Equal
-    parts of the expressions become one node, so pass what belongs together in one call.
+    Unlike ``create_size_node``, which reads the tensor at run time, the values depend on the inputs alone. Equal
+    subexpressions become one node, so pass related values in one call.
 
     Returns:
-        A node for each symbolic value, numbers as they were.
+        A node for each symbolic value; numbers are returned unchanged.
 
     Raises:
-        TypeError: a value that is no integer. AssertionError: a symbol that no node of the graph defines.
+        TypeError: a value that is not an integer. AssertionError: a symbol that no node of the graph defines.
     """
     from fxlib.ir.symbolic_sizes import materialize
 

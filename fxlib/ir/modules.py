@@ -1,4 +1,4 @@
-"""Modules: whether one does what its class says, copies, and what they hold given back after a run."""
+"""Modules: detecting altered ones, copying them, and restoring their state after a run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _HOOKS = tuple(name for name, table in vars(nn.Module()).items() if type(table) 
 
 
 def is_altered(module: nn.Module) -> bool:
-    """Whether a call of a module may do something else than its class says: it has hooks, or functions of its own in
-    the place of its class's, such as another ``forward``."""
+    """Whether a call of a module may differ from its class's behaviour: it has hooks, or overrides methods on the
+    instance, such as ``forward``."""
     if module._forward_hooks or module._forward_pre_hooks:
         return True
     kind: type = type(module)
@@ -36,10 +36,10 @@ def _functions_of(kind: type) -> frozenset[str]:
 
 
 def copy_of(model: nn.Module, sharing: bool = False) -> Any:
-    """A deep copy. A tensor that was computed, such as the weight of ``weight_norm``, is copied without its history.
+    """A deep copy. Computed tensors, such as the weight of ``weight_norm``, are copied without their autograd history.
 
-    With ``sharing`` the parameters are those of the model: who uses the copy gives them their values back, which takes
-    a fraction of the time and no memory."""
+    With ``sharing`` the copy shares the model's parameters, which is fast and takes no memory; the caller must restore
+    their values."""
     memo: dict[int, Any] = {id(each): each for each in model.parameters()} if sharing else {}
     for module in model.modules():
         for value in (*vars(module).values(), *module.buffers(recurse=False)):
@@ -49,8 +49,8 @@ def copy_of(model: nn.Module, sharing: bool = False) -> Any:
 
 
 def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
-    """``copy.deepcopy(model, memo)``, in a fraction of the time where no class has its own way: most of what a module
-    holds are plain values and a dozen of tables of hooks that are empty."""
+    """``copy.deepcopy(model, memo)``, but much faster unless a class customizes copying: most attributes of a module
+    are plain values and a dozen empty tables of hooks."""
     modules = list(model.modules())
     kinds: set[type] = {type(each) for each in modules}
     if not all(map(_is_copied_plainly, kinds)) or any(
@@ -68,8 +68,7 @@ def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
 
 
 def hollow_copy(model: nn.Module, dtype: torch.dtype | None = None) -> Any:
-    """A deep copy whose parameters and buffers have no data; those of floating types are of ``dtype``, if that is
-    given."""
+    """A deep copy whose parameters and buffers have no data; floating-point ones get ``dtype``, if given."""
     memo: dict[int, Any] = {}
     for module in model.modules():
         for value in (*vars(module).values(), *module._parameters.values(), *module._buffers.values()):
@@ -93,9 +92,9 @@ _WAYS = (
 
 @functools.lru_cache(maxsize=1024)
 def _is_copied_plainly(kind: type) -> bool:
-    """Whether a class leaves it to `nn.Module` and `object` how it is copied, and what is asked of it."""
+    """Whether a class inherits copying and attribute access from `nn.Module` and `object`."""
     restores = kind.__setstate__  # type: ignore[attr-defined]
-    # Those of torch's layers add what older versions lack; that of recurrent ones does more.
+    # Torch's own layers override it only to add what older versions lack, except recurrent ones.
     own = restores.__module__.startswith(_LAYERS) and restores.__module__ != nn.RNNBase.__module__
     if kind in copyreg.dispatch_table or not own:
         return False
@@ -113,10 +112,9 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
 
 @contextmanager
 def data_kept(root: nn.Module, parameters: bool = False) -> Iterator[None]:
-    """On leaving, the buffers of all modules hold the data that they held, and so do tensors that are attributes.
+    """Restore the data of all buffers and of tensors that are attributes at the end.
 
-    Parameters are still where they were; their data is kept only where ``parameters`` asks for that, since it takes
-    their memory again.
+    Parameters stay the same objects; their data is restored only with ``parameters``, since that doubles their memory.
     """
     held: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]] = {}
     for module in root.modules():
@@ -136,8 +134,8 @@ def data_kept(root: nn.Module, parameters: bool = False) -> Iterator[None]:
 
 @contextmanager
 def writes_undone(root: nn.Module) -> Iterator[list[str]]:
-    """Gives the names of the parameters and buffers that operators write to. On leaving, they hold what they held; only
-    what is written to is copied."""
+    """Yields the names of the parameters and buffers that operators write to, and restores these at the end. Only what
+    is written to is copied."""
     tensors = {**dict(root.named_parameters()), **dict(root.named_buffers())}
     held: dict[str, torch.Tensor] = {}
     written: list[str] = []

@@ -19,7 +19,7 @@ __all__ = ["_Namespace"]
 
 
 class _CustomBuiltin(NamedTuple):
-    """A name that every generated function knows without being told: what it is and how a written file imports it."""
+    """A name that is global in every generated function: its object, and how a written file imports it."""
 
     import_str: str
     obj: Any
@@ -42,7 +42,7 @@ def _register_custom_builtin(name: str, import_str: str, obj: object) -> None:
 
 
 _ABSENT = object()
-# A name of this table may stand only for the object beside it.
+# A name in this table is reserved for its object.
 _illegal_names: dict[str, Any] = {name: object() for name in keyword.kwlist}
 _illegal_names.update(builtins.__dict__)
 _illegal_names.update({name: entry.obj for name, entry in _custom_builtins.items()})
@@ -69,7 +69,7 @@ def _parse(candidate: str) -> tuple[str, str, int]:
 
 
 class _Namespace:
-    """Gives out unique names, each at most once, and remembers what each stands for.
+    """Hands out unique names and remembers the object of each.
 
     A name that is taken gets the next free number: ``add``, ``add_1``, ``add_2``. Amortised constant time.
     """
@@ -102,7 +102,7 @@ class _Namespace:
         return name
 
     def associate_name_with_obj(self, name: str, obj: object) -> None:
-        """Tie a name that is already given out to an object."""
+        """Associate a name that is already taken with an object."""
         known = self._obj_to_name.setdefault(obj, name)
         assert known == name, "obj is already associated"
 
@@ -110,8 +110,3 @@ class _Namespace:
         assert obj in self._obj_to_name
         self._obj_to_name[obj] = name
         self._used_names.add(name)
-
-    def _copy_names(self, other: "_Namespace") -> None:
-        """Take over every name of ``other``, but none of its objects."""
-        self._used_names = set(other._used_names)
-        self._base_count = dict(other._base_count)

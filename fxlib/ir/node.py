@@ -35,7 +35,7 @@ def map_arg(a: ArgumentT, fn: Callable[["Node"], Argument]) -> ArgumentT:
 
 
 def arguments_of(node: "Node", value_of: Callable[["Node"], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with a value in place of each node among them."""
+    """The arguments of a call, with each node replaced by its value."""
     return _map_nodes(node._args, value_of), _map_nodes(node._kwargs, value_of)
 
 
@@ -46,7 +46,7 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
     if kind in _ATOMS:
         return a
     if kind is tuple or kind is immutable_list:
-        # Nearly all that there are, and most of them flat.
+        # Nearly all arguments, and most of them are flat.
         return kind(
             [fn(part) if (t := type(part)) is Node else part if t in _ATOMS else _map_nodes(part, fn) for part in a]
         )
@@ -56,7 +56,7 @@ def _map_nodes(a: Any, fn: Callable[["Node"], Any]) -> Any:
 
 
 def _replace_hooks(graph: "Graph") -> Iterable[Callable[..., object]]:
-    """What a graph module wants called when a node's input is replaced or a used node renamed."""
+    """Callbacks of a graph module for replaced inputs and renamed nodes."""
     return getattr(graph._owning_module, "_replace_hooks", None) or ()
 
 
@@ -92,7 +92,7 @@ class Node(Recorded):
     _next: "Node"
     _prev: "Node"
     _repr_fn: Callable[["Node"], str] | None
-    # Made when first asked for, see ``order``.
+    # Created on first use, see ``order``.
     _sort_key: int | None
     _target: Any
 
@@ -182,7 +182,7 @@ class Node(Recorded):
     def _set_arguments(self, args: Any, kwargs: Any) -> None:
         """Take normalised copies of the arguments and register as a user of every node in them.
 
-        The node must be registered with none (``_drop_inputs``).
+        The node must not be registered with any node before (``_drop_inputs``).
         """
         inputs = self._input_nodes
         if type(args) is tuple:
@@ -225,7 +225,7 @@ class Node(Recorded):
         op: str
         target: Any
         name: str
-        # Of ``Argument``; a checker that is told so asks at every use which of the twenty types it is.
+        # Typed ``Any``: with ``Argument``, every use would have to narrow a union of twenty types.
         args: tuple[Any, ...]
         kwargs: dict[str, Any]
     else:
@@ -275,7 +275,7 @@ class Node(Recorded):
 
         Args:
             replace_with: the node to use.
-            delete_user_cb: asked for each user; where it says False, the user stays as it is.
+            delete_user_cb: called for each user; if it returns False, the user stays as it is.
             propagate_meta: copy this node's ``meta`` to ``replace_with``, which must have none.
 
         Returns:
@@ -343,7 +343,7 @@ class Node(Recorded):
 
 
 def _register(a: Any, user: Node) -> Any:
-    """A normalised copy of an argument, every node in it having ``user`` among its users."""
+    """A normalised copy of an argument; every node in it gets ``user`` as a user."""
     kind = type(a)
     if kind in _ATOMS:
         return a
@@ -358,7 +358,7 @@ def _register(a: Any, user: Node) -> Any:
 _allocate = object.__new__
 
 # Node classes whose instances count as nodes among arguments; interop adds torch.fx's, so that an Interpreter or a
-# matcher can be given a graph of torch.fx.
+# matcher accepts graphs of torch.fx.
 _node_types: tuple[type[Any], ...] = (Node,)
 
 
@@ -372,7 +372,7 @@ def _new_node(
     inputs: dict[Node, None],
     return_type: object | None,
 ) -> Node:
-    """A node from arguments that are normalised already, with the nodes among them as ``inputs``; checks nothing."""
+    """A node from already normalised arguments, with the nodes among them as ``inputs``; unchecked."""
     node = _allocate(Node)
     node.graph = graph
     node._name = name

@@ -1,7 +1,7 @@
-"""Calls in one form.
+"""Normalising calls.
 
-A graph may hold the same call in many spellings: positional, by keyword, with defaults left out. ``normalize_function``
-and ``normalize_module`` give one.
+The same call can be written positionally, by keyword, or with defaults left out. ``normalize_function`` and
+``normalize_module`` give one form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ArgsKwargsPair(NamedTuple):
 
 
 _BINDABLE = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
-# The only operators with a positional-only parameter that nevertheless has to be named.
+# The only operators with a positional-only parameter that must be named nevertheless.
 _RANDOM_PARAMETERS = ["input", "from", "to", "generator"]
 
 
@@ -51,8 +51,8 @@ def normalize_function(
     Args:
         target: a function of torch or any function of Python without positional-only or variadic parameters.
         args, kwargs: what it is called with; values or nodes.
-        arg_types, kwarg_types: their types, where overloads cannot be told apart by the number of arguments.
-        normalize_to_only_use_kwargs: everything by keyword; else what was positional stays so.
+        arg_types, kwarg_types: their types, needed where the number of arguments does not decide between overloads.
+        normalize_to_only_use_kwargs: pass everything by keyword; otherwise positional arguments stay positional.
 
     Returns:
         the new arguments; ``None`` when no signature fits or none is known.
@@ -132,7 +132,7 @@ def normalized_arguments(
 
 
 def _signature_of_function(function: object) -> inspect.Signature | None:
-    """The signature of a Python function; None where it is another by the value of a flag."""
+    """The signature of a Python function; None if it depends on the value of a flag."""
     if not callable(function):
         raise AssertionError(f"target_for_analysis must be callable, got {type(function)}")
     cases: list[Callable[..., Any]] = [function]
@@ -165,9 +165,9 @@ def _choose_overload(
 
 
 def _takes(signature: inspect.Signature, kinds: tuple[Any, ...], named: dict[str, Any]) -> bool:
-    """Whether arguments of these types can be passed."""
+    """Whether the signature accepts arguments of these types."""
     bound, parameters = signature.bind(*kinds, **named).arguments, signature.parameters
-    # All are looked at, also after one has failed: a type that cannot be judged is worth its warning.
+    # All are checked, even after one has failed: each type that cannot be judged gives a warning.
     return all([type_matches(parameters[name].annotation, kind) for name, kind in bound.items()])
 
 

@@ -1,12 +1,11 @@
 """The order of the nodes in a graph: a ring of links, and labels that make ``a < b`` a comparison of two integers.
 
-A node that is appended gets the label ``GAP`` above the last one's. Most nodes are never compared, so one that is put
-somewhere else gets no label: linking is a few assignments. The first comparison that meets a node without one labels
-it, together with the others without one beside it: evenly between the labels around them, or in steps of ``GAP`` at
-either end of the graph. Where no integers are left between two labels, the smallest surrounding range that is sparse
-enough is spread out evenly (Bender, Cole, Demaine, Farach-Colton, Zito: *Two Simplified Algorithms for Maintaining
-Order in a List*, 2002), so that any sequence of n insertions, each followed by a comparison, costs O(n log n) in all,
-also when they all go to one spot.
+An appended node gets the last label plus ``GAP``. Most nodes are never compared, so one that is inserted elsewhere gets
+no label: linking is a few assignments. The first comparison with an unlabelled node labels it and its unlabelled
+neighbours: evenly between the labels around them, or in steps of ``GAP`` at either end of the graph. If no integers are
+left between two labels, the smallest surrounding range that is sparse enough is spread out evenly (Bender, Cole,
+Demaine, Farach-Colton, Zito: *Two Simplified Algorithms for Maintaining Order in a List*, 2002), so that any sequence
+of n insertions, each followed by a comparison, costs O(n log n) in all, even at a single position.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ _CROWDING = 2 / 1.5
 
 
 def link_before(anchor: "Node", node: "Node") -> None:
-    """Put a node that is in no ring right before ``anchor``."""
+    """Insert a node that is in no ring right before ``anchor``."""
     before = anchor._prev
     before._next = anchor._prev = node
     node._prev = before
@@ -30,14 +29,14 @@ def link_before(anchor: "Node", node: "Node") -> None:
 
 
 def unlink(node: "Node") -> None:
-    """Take a node out of the ring. It keeps its own links, so that an iteration standing on it goes on."""
+    """Take a node out of the ring. It keeps its own links, so that an iteration that has reached it can continue."""
     before, after = node._prev, node._next
     before._next = after
     after._prev = before
 
 
 def compare(a: "Node", b: Any, relation: Callable[[int, int], bool]) -> Any:
-    """What ``relation`` says of two nodes' labels, at least one of which is missing, or is of something else."""
+    """``relation`` of two nodes' labels, when one has no label yet or is not a node."""
     try:
         return relation(label(a), label(b))
     except AttributeError:
@@ -45,7 +44,7 @@ def compare(a: "Node", b: Any, relation: Callable[[int, int], bool]) -> Any:
 
 
 def label(node: "Node") -> int:
-    """The label of a node, made now if it has none."""
+    """The label of a node, assigned now if it has none."""
     if node._sort_key is None:
         if _is_out(node):
             node._sort_key = _former_label(node)
@@ -60,7 +59,7 @@ def _is_out(node: "Node") -> bool:
 
 
 def _former_label(node: "Node") -> int:
-    """A label for a node that was erased before it had one: about where it stood."""
+    """A label for a node that was erased before it got one: about its former position."""
     before = node._prev
     while before._sort_key is None and _is_out(before):
         before = before._prev
@@ -73,7 +72,7 @@ def _former_label(node: "Node") -> int:
 
 
 def _label_run(node: "Node") -> None:
-    """Label ``node`` and every node without a label that is next to it, or next to such a one."""
+    """Label ``node`` and the whole run of unlabelled nodes around it."""
     first = last = node
     count = 1
     before, after = first._prev, last._next
@@ -81,7 +80,7 @@ def _label_run(node: "Node") -> None:
         first, before, count = before, before._prev, count + 1
     while after._sort_key is None:
         last, after, count = after, after._next, count + 1
-    # The root is never without a label, so that both loops end there; but its label means nothing.
+    # The root always has a label, so both loops end there; the label itself means nothing.
     if after._op == "root":
         step = GAP
         position = GAP if before._op == "root" else before._sort_key + GAP  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""What is known of a node beside what it computes: its ``meta``, and the place in the source that it came from."""
+"""What a node knows besides its computation: ``meta``, and its place in the source."""
 
 import copy
 from typing import Any
@@ -10,18 +10,18 @@ __all__ = ["Recorded"]
 
 
 class Recorded:
-    """The part of a node that tells how it was recorded, and what passes have found out about it."""
+    """The part of a node that holds where it was recorded, and facts that passes have found."""
 
     __slots__ = ("_meta", "_module_stack", "_site")
 
     _meta: dict[str, Any] | None
-    # The modules around the operation, as a dictionary or, for a leaf, as (dictionary of the caller, key, entry).
+    # The enclosing modules as a dictionary or, for a leaf, as (dictionary of the caller, key, entry).
     _module_stack: dict[str, Any] | tuple[dict[str, Any], str, object] | None
     _site: Site | None
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Facts about the node, by name. Made when first asked for: most nodes of most traces are never asked."""
+        """Facts about the node, by name. Created on first access, since most nodes never need it."""
         if self._meta is None:
             stack = self._module_stack
             self._meta = {} if stack is None else {"nn_module_stack": _copied_stack(stack)}
@@ -32,7 +32,7 @@ class Recorded:
         self._meta = value
 
     def _copy_origin(self, other: Any) -> None:
-        """Take over the ``meta`` of another node, one level deep, and where it was recorded."""
+        """Take over the ``meta`` of another node, one level deep, and its place in the source."""
         if isinstance(other, Recorded):
             self._site, self._module_stack = other._site, other._module_stack
             found = other._meta

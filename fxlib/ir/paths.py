@@ -1,6 +1,6 @@
 """Dotted paths from a module to what is in it: followed, read, put in place, deleted.
 
-``torch.nn.Module`` follows paths of submodules itself; these lead to anything, and can be made on the way.
+``torch.nn.Module`` follows paths of submodules itself; these lead to any attribute, and missing modules can be created.
 """
 
 import functools
@@ -18,10 +18,10 @@ _ABSENT = object()
 
 
 class Route(NamedTuple):
-    """How far a dotted path leads.
+    """The result of following a dotted path.
 
-    ``objects`` are the root and what each name in turn leads to; ``missing`` the names from the first on that leads
-    nowhere, empty for a path that leads to its end.
+    ``objects`` are the root and the object after each name; ``missing`` the names from the first one that does not
+    exist, empty if the whole path exists.
     """
 
     objects: list[Any]
@@ -54,10 +54,10 @@ def read(root: Any, path: str) -> Any:
 
 
 def submodule(root: Any, path: str) -> Any:
-    """The module at a dotted path, as ``root.get_submodule(path)`` in a tenth of the time.
+    """The module at a dotted path, as ``root.get_submodule(path)`` but ten times faster.
 
     Raises:
-        AttributeError: there is none, or it is no module.
+        AttributeError: there is none, or it is not a module.
     """
     there = root
     try:
@@ -69,13 +69,13 @@ def submodule(root: Any, path: str) -> Any:
 
 
 def find(root: Any, path: str) -> Any:
-    """The attribute at a dotted path; None where it leads nowhere."""
+    """The attribute at a dotted path; None if there is none."""
     objects, missing = follow(root, path)
     return None if missing else objects[-1]
 
 
 def attribute_of_modules(root: nn.Module, path: str, absent: Any = None) -> Any:
-    """The attribute at a dotted path that leads through modules only; ``absent`` where there is no such."""
+    """The attribute at a dotted path through modules only; ``absent`` if there is none."""
     objects, missing = follow(root, path)
     if missing or not all([isinstance(owner, nn.Module) for owner in objects[:-1]]):
         return absent
@@ -83,7 +83,7 @@ def attribute_of_modules(root: nn.Module, path: str, absent: Any = None) -> Any:
 
 
 def reserve(root: Any, path: str) -> Any:
-    """The object at a dotted path; where there is none (or None), an empty module is put there, and above it."""
+    """The object at a dotted path; empty modules are created for it and above it where there are none (or None)."""
     if not path:
         return root
     prefix, _, name = path.rpartition(".")
@@ -93,7 +93,7 @@ def reserve(root: Any, path: str) -> Any:
 
 
 def put(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute; a tensor that is no parameter becomes a buffer."""
+    """Set an attribute; a tensor that is not a parameter becomes a buffer."""
     is_buffer = isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter)
     install = owner.register_buffer if is_buffer else owner.__setattr__
     install(name, value)
@@ -112,11 +112,11 @@ def _put_empty(owner: Any, name: str) -> nn.Module:
 
 
 class Transplant:
-    """Puts what dotted paths of one module lead to at the same paths of another; each prefix is followed once."""
+    """Copies attributes at dotted paths of one module to the same paths of another; each prefix is followed once."""
 
     def __init__(self, source: nn.Module, result: nn.Module) -> None:
         self.roots = source, result
-        # Path -> the modules there, or None where both have the same one and so everything below it.
+        # Path -> the two modules there, or None if both share one, and so everything below it.
         self.pairs: dict[str, tuple[Any, Any] | None] = {"": self.roots}
         self.names_of_class: dict[type, Any] = {}
 
@@ -135,10 +135,10 @@ class Transplant:
             if module is None:
                 put(there, name, getattr(source, name))
             else:
-                # What setattr comes to for a module under a name that is no other attribute's.
+                # Equivalent to setattr for a module whose name is no other attribute.
                 there.__dict__["_modules"][name] = module
             if path in self.pairs:
-                # A module made on the way has been replaced.
+                # A module that was passed on the way has been replaced.
                 self.pairs = {"": self.roots}
 
     def _pair(self, path: str) -> tuple[Any, Any] | None:
@@ -156,7 +156,7 @@ class Transplant:
         return inner, _put_empty(there, name) if placed is None else placed
 
     def _plain_module(self, source: Any, there: Any, name: str) -> nn.Module | None:
-        """The submodule ``name`` if nothing but the two dictionaries of submodules is concerned, else None."""
+        """The submodule ``name`` if only the two dictionaries of submodules are involved, else None."""
         cls, own = type(source), there.__dict__
         names = self.names_of_class.get(cls)
         if names is None:
@@ -186,7 +186,7 @@ _EVERY_NAME = _Everything()
 
 
 def _names_of(cls: Any) -> Any:
-    """Names that an instance does not look for among its modules: those of its class."""
+    """Names of the class, which an instance finds before its submodules."""
     plain = getattr(cls, "__getattr__", None) is _plain_getattr and cls.__getattribute__ is object.__getattribute__
     return set().union(*map(vars, cls.__mro__)) if plain else _EVERY_NAME
 

@@ -1,4 +1,4 @@
-"""Where a node stands in its graph: moving it, and comparing two. The functions are methods of ``Node``."""
+"""The position of a node in its graph: moving it, and comparing two. The functions are methods of ``Node``."""
 
 import logging
 import operator
@@ -41,9 +41,9 @@ def append(self: "Node", x: "Node") -> None:
         return
     follower = self._next
     if self.graph is not x.graph or follower is x:
-        prepend(follower, x)  # says what is wrong with it
+        prepend(follower, x)  # raises the right error
         return
-    # As ``prepend`` of what follows, but written out: passes that sort a graph do this for every node.
+    # ``prepend`` to the next node, inlined: passes that sort a graph call this for every node.
     before, after = x._prev, x._next
     before._next = after
     after._prev = before
@@ -53,7 +53,7 @@ def append(self: "Node", x: "Node") -> None:
     x._sort_key = None
 
 
-# Asking forgiveness: comparisons of nodes are hot, nodes not yet labelled and mistakes are rare.
+# try/except: comparisons are hot, while unlabelled nodes and mistakes are rare.
 
 
 def less(self: "Node", other: "Node") -> bool:

@@ -1,7 +1,7 @@
-"""Flattening by a given structure: what generated code calls to take nested inputs apart.
+"""Flattening by a given structure: generated code calls it to flatten nested inputs.
 
-``torch.utils._pytree`` flattens by what a value is; here a spec says what it should be, so that a list may stand for a
-tuple and a dict is read in the spec's order of keys.
+``torch.utils._pytree`` flattens by the value's type; here a spec decides, so a list can be passed for a tuple and a
+dict is read in the spec's order of keys.
 """
 
 from collections import namedtuple
@@ -47,7 +47,7 @@ def tree_flatten_spec(pytree: PyTree, spec: TreeSpec) -> list[Any]:
         KeyError, IndexError: a child that the spec has is missing.
     """
     leaves: list[Any] = []
-    # What is still to be taken apart, the next one last.
+    # Subtrees still to be flattened, the next one last.
     pending = [(pytree, spec)]
     while pending:
         value, part = pending.pop()

@@ -20,7 +20,7 @@ __all__ = ["binds", "check_for_mutable_operation", "get_signature_for_torch_op"]
 
 
 class _QuotedNames:
-    """Resolves ``__torch__.torch.classes.…`` of a schema's type: ``torch`` at its root, registered classes below."""
+    """Resolves ``__torch__.torch.classes.…`` in a schema's type to ``torch`` and its registered classes."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "torch":
@@ -51,7 +51,7 @@ def _python_type(schema_type: torch._C.JitType) -> Any:
     return eval(schema_type.annotation_str, _TYPES)
 
 
-# The name that programs import.
+# The public name.
 _torchscript_type_to_python_type = _python_type
 
 
@@ -66,7 +66,7 @@ def _signature_of_schema(schema: torch.FunctionSchema) -> inspect.Signature:
 
 def _parameters(schema: torch.FunctionSchema) -> list[inspect.Parameter]:
     names = [argument.name for argument in schema.arguments]
-    # `from` is a keyword of Python: such a parameter, and with it all before, has to be positional-only.
+    # `from` is a keyword of Python: such a parameter, and all before it, must be positional-only.
     positional_only = names.index("from") + 1 if "from" in names else 0
     return [_parameter(argument, i < positional_only) for i, argument in enumerate(schema.arguments)]
 
@@ -80,7 +80,7 @@ def _parameter(argument: torch.Argument, positional_only: bool) -> inspect.Param
         annotation=_python_type(argument.type),
     )
     if argument.name == "from":
-        # The constructor refuses keywords as names.
+        # The constructor rejects keywords as names.
         made._name = "from"  # type: ignore[attr-defined]
     return made
 
@@ -91,7 +91,7 @@ def _nonzero_signatures() -> list[inspect.Signature]:
     return [inspect.Signature(parameters, return_annotation=None) for parameters in ([tensor], [tensor, as_tuple])]
 
 
-# The one operator whose schemas lack an overload that Python has; it is known by its signatures alone.
+# The one operator with an overload in Python that its schemas lack; known by its signatures alone.
 _NONZERO = _nonzero_signatures()
 
 
@@ -149,7 +149,7 @@ def check_for_mutable_operation(
 ) -> None:
     """Raises when a call would mutate an operand.
 
-    The overload has to be known for that: where none or several fit, nothing is raised.
+    This requires a unique overload; if none or several fit, nothing is raised.
 
     Raises:
         RuntimeError: the call changes an operand in place, or writes to ``out``.

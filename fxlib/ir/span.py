@@ -1,10 +1,10 @@
 """Where in the user's source a node came from.
 
 The tracer keeps a *site* per node: ``None`` or a linked tuple ``(code, lasti, parent)``: a code object, the offset of
-the instruction that was running in it, and the site of its caller, up to the frame of the traced root. Sites are cheap
-to take (a tuple) and hold no frame, so no local variable is kept alive. They become a `Span` only when someone asks.
+the current instruction, and the site of its caller, up to the frame of the traced root. Sites are cheap (a tuple) and
+hold no frame, so no local variable is kept alive. They are resolved to a `Span` only on demand.
 
-Frames of torch, of this package and of the standard library are not the user's and never appear in a site.
+Frames of torch, of this package and of the standard library never appear in a site.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The beginning as editors and terminals link it: ``file:line:column``, columns from 1."""
+        """The start in the form that editors and terminals link: ``file:line:column``, columns from 1."""
         return f"{self.file}:{self.line}:{self.column + 1}"
 
 
@@ -59,7 +59,7 @@ _hidden: dict[str, bool] = {}
 
 
 def is_hidden(filename: str) -> bool:
-    """Whether code of this file is torch's, ours or the standard library's, so that no span may point there."""
+    """Whether this file belongs to torch, fxlib or the standard library, so that no span may point there."""
     known = _hidden.get(filename)
     if known is None:
         known = filename.startswith(_OWN) or filename.startswith("<frozen ")
@@ -72,7 +72,7 @@ def is_hidden(filename: str) -> bool:
 
 
 def hide(folder: str) -> None:
-    """From now on no span points into this folder: its code belongs to the program that runs fxlib."""
+    """Exclude a folder from spans: its code belongs to the program that runs fxlib."""
     global _OWN
     _OWN = (*_OWN, _folder(os.path.abspath(folder)))
     _hidden.clear()
@@ -105,8 +105,8 @@ def current_site(
 ) -> Site | None:
     """The site of ``frame`` (default: the caller), ``base`` being the site outside the nearest `boundary`.
 
-    ``skip`` holds ids of further code objects that are not the user's, such as the methods of a Tracer subclass.
-    Outside any trace only the innermost frame of the user is kept.
+    ``skip`` holds ids of further code objects to leave out, such as the methods of a Tracer subclass. Outside a trace
+    only the user's innermost frame is kept.
     """
     if frame is None:
         frame = sys._getframe(1)
@@ -134,6 +134,7 @@ _TESTS = frozenset(
     for name, number in dis.opmap.items()
     if name == "TO_BOOL" or (name.startswith(("POP_JUMP_", "JUMP_IF_")) and "NONE" not in name)
 )
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
 _positions: dict[int, tuple[CodeType, tuple[_Position, ...], bytes]] = {}
 _definitions: dict[tuple[int, int], tuple[CodeType, Span | None]] = {}
 
@@ -148,7 +149,7 @@ def _position_of(code: CodeType, lasti: int) -> _Position:
     index = lasti // 2
     text = known[2]
     if 0 < index < len(text) // 2 and text[lasti] in _TESTS:
-        # What a jump tests is what came before it; the jump itself may carry the place of an earlier operand.
+        # The condition of a jump comes before it; the jump itself may have the position of an earlier operand.
         index -= 1
         while index > 0 and text[2 * index] == dis.EXTENDED_ARG:
             index -= 1
@@ -156,7 +157,7 @@ def _position_of(code: CodeType, lasti: int) -> _Position:
 
 
 def _of_definition(code: CodeType, lasti: int) -> Span | None:
-    """The span of a parameter, or of what is returned: both take the syntax tree of the file."""
+    """The span of a parameter or of a return value: both need the file's syntax tree."""
     if len(_definitions) > 256:
         _definitions.clear()
     known = _definitions.get((id(code), lasti))
@@ -167,10 +168,10 @@ def _of_definition(code: CodeType, lasti: int) -> Span | None:
 
 
 def resolve(site: Site | None) -> Span | None:
-    """The span of the innermost expression of ``site``, or None for a node that no source line made.
+    """The span of the innermost expression of ``site``, or None for a node without a source line.
 
-    CPython 3.11 and newer record columns; before that, and under ``-X no_debug_ranges``, the line is matched with
-    the syntax tree of the file. Where even that fails, the span covers the text of the line.
+    CPython 3.11 and newer record columns; otherwise (also under ``-X no_debug_ranges``) the instruction is matched with
+    the file's syntax tree. If that fails, the span covers the text of the line.
     """
     if site is None:
         return None
@@ -186,13 +187,17 @@ def resolve(site: Site | None) -> Span | None:
 
 
 def call_path(site: Site | None) -> tuple[Span, ...]:
-    """The spans from the traced root's frame down to the innermost one, which is ``resolve(site)``."""
+    """The spans from the traced root's frame down to the innermost one, which is ``resolve(site)``.
+
+    Before CPython 3.12 a comprehension runs in a frame of its own: the comprehension as a whole is no further step.
+    """
     spans: list[Span] = []
+    inner = None
     while site is not None:
         span = resolve(site)
-        if span is not None:
+        if span is not None and inner not in _COMPREHENSIONS:
             spans.append(span)
-        site = site[2]
+        inner, site = site[0].co_name, site[2]
     spans.reverse()
     return tuple(spans)
 

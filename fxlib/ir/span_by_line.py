@@ -1,4 +1,4 @@
-"""Places that bytecode does not tell: columns where only lines are recorded, parameters, return statements.
+"""Positions that bytecode does not record: columns where only lines are recorded, parameters, return statements.
 
 An instruction is matched with the syntax tree of its file: instructions appear in the order in which expressions are
 evaluated, so the k-th call instruction of a function on a line belongs to the k-th call expression, in post-order,
@@ -70,7 +70,7 @@ class _Tree:
 
     @functools.cached_property
     def scopes(self) -> dict[tuple[str, int], ast.AST]:
-        """What code objects are made of, by their name and first line."""
+        """The syntax nodes of code objects, by name and first line."""
         found: dict[tuple[str, int], ast.AST] = {}
         for node in ast.walk(self.module):
             if isinstance(node, _SCOPES):
@@ -156,7 +156,7 @@ def locate(code: CodeType, lasti: int) -> Position | None:
     for offset, at, kind in _instructions(code):
         if offset > lasti:
             break
-        # The last one not after ``lasti``, which may point into the instruction's inline cache.
+        # The last one not after ``lasti``, which may lie in the instruction's inline cache.
         if target is not None:
             seen[target, line] = seen.get((target, line), 0) + 1
         line, target = at, kind
@@ -182,7 +182,7 @@ def locate(code: CodeType, lasti: int) -> Position | None:
 
 
 def _is_method(node: ast.Attribute, scope: ast.AST) -> bool:
-    """Whether ``node`` is what a call calls: those compile to LOAD_METHOD, not LOAD_ATTR."""
+    """Whether ``node`` is the callee of a call, which compiles to LOAD_METHOD, not LOAD_ATTR."""
     return any(isinstance(call, ast.Call) and call.func is node for call in ast.walk(scope))
 
 

@@ -1,4 +1,4 @@
-"""How what a node calls is written where people write it: the one place that every text for people takes names from.
+"""The names of targets as people write them, for every user-visible text.
 
 The printed graph and the generated code have names of their own, which torch.fx prescribes (`fxlib.ir.format`).
 """
@@ -44,7 +44,7 @@ def target_name(target: object) -> str:
 
 
 def spelling(node: Node) -> str:
-    """What a node does, as one writes it: ``torch.fft.fft2``, ``.real`` for a look-up, ``.clamp()`` for a call of a
+    """A node's operation as people write it: ``torch.fft.fft2``, ``.real`` for a look-up, ``.clamp()`` for a call of a
     method; the path for a call of a module.
     """
     if node.op == "call_method":

@@ -1,5 +1,5 @@
-"""A graph as plain data, for pickling: flat, with nodes standing for each other by number, since following the links
-would recurse once per node."""
+"""A graph as plain data, for pickling: a flat list in which nodes refer to each other by number, since pickling the
+links would recurse once per node."""
 
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-# What a graph has anew in each process; the rest of its attributes is kept as it is.
+# Attributes of a graph that are not pickled, since each process creates them anew.
 _MADE_ANEW = ("_root", "_append", "_insert", "_find_nodes_lookup_table", "_len", "_naming")
 
 
@@ -21,12 +21,12 @@ class _NodeNumber(int):
     """Stands for the node of that number."""
 
 
-# Of a node: what is written as it is.
+# Attributes of a node that are pickled unchanged.
 _PLAIN = attrgetter("_name", "_op", "_target", "type", "meta", "__dict__")
 
 
 def flattened(graph: "Graph") -> dict[str, Any]:
-    """The attributes of a graph, and under ``nodes`` what each node is made of."""
+    """The attributes of a graph, and under ``nodes`` the attributes of each node."""
     numbers = {node: _NodeNumber(i) for i, node in enumerate(graph.nodes)}
     number = numbers.__getitem__
     kept = {name: value for name, value in vars(graph).items() if name not in _MADE_ANEW}
@@ -35,9 +35,9 @@ def flattened(graph: "Graph") -> dict[str, Any]:
 
 
 def restore(graph: "Graph", state: dict[str, Any]) -> None:
-    """Make an empty graph what ``flattened`` has written."""
+    """Fill an empty graph from the result of ``flattened``."""
     written = state.pop("nodes")
-    # Hooks of the module are not called: its nodes are not new.
+    # Hooks of the module are not called, since its nodes are not new.
     owner = state.pop("_owning_module", None)
     vars(graph).update(state)
     nodes = [_restored(graph, *plain) for plain, *_ in written]

@@ -1,4 +1,5 @@
-"""Whether mistakes of our own are let through, as in the tests, or logged, so that nobody's program fails for them."""
+"""Whether errors of our own are raised, as in the tests, or logged, so that a user's program does not fail because of
+them."""
 
 import os
 

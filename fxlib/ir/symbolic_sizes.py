@@ -1,8 +1,8 @@
-"""Symbolic integers written as nodes: what ``Graph.materialize_symints`` does.
+"""Nodes that compute symbolic integers: the implementation of ``Graph.materialize_symints``.
 
-A symbolic size is an expression over symbols. Somewhere in the graph each symbol comes into being: as a placeholder, as
-a size of one, as a result whose size depends on data. The expression is computed again from there, so its value is the
-one that the symbol has at run time, whatever later passes do to strides and layouts.
+A symbolic size is an expression over symbols. Each symbol is defined somewhere in the graph: by a placeholder, by one
+of its sizes, or by a result whose size depends on data. The expression is computed from there, so it has the symbol's
+value at run time, whatever later passes do to strides and layouts.
 """
 
 import math
@@ -30,7 +30,7 @@ _MANY: dict[str, Callable[..., Any]] = {
     "And": operator.and_,
     "Or": operator.or_,
 }
-# By the names of the classes: those of torch are made for its symbolic sizes and live where it keeps internals.
+# By class name: torch defines these classes internally, for its symbolic sizes.
 _CALLS: dict[str, Callable[..., Any]] = {
     "Pow": operator.pow,
     "PowByNatural": operator.pow,
@@ -94,12 +94,12 @@ class _Writer:
         symbolic = [value for value in values if isinstance(value, torch.SymInt)]
         for value in symbolic:
             self._check(value.node.expr)
-        # In order, so that what one needs is there for the next.
+        # In order of dependency.
         written = {id(value): self._node(value.node.expr, value) for value in symbolic}
         return [written.get(id(value), value) for value in values]
 
     def _check(self, expression: sympy.Basic) -> None:
-        # Before anything is written: what is refused leaves no nodes.
+        # Checked before anything is inserted, so that an error leaves no nodes.
         for symbol in getattr(expression, "free_symbols", ()):
             if symbol not in self.producers:
                 raise AssertionError(
@@ -110,8 +110,8 @@ class _Writer:
 
     def _find_producers(self) -> dict[sympy.Basic, _Make]:
         found: dict[sympy.Basic, _Make] = {}
-        # From the plainest: the symbol itself as an input, what an operator says it binds, a size of an input; only
-        # then what passes may have made, and sizes that have to be solved for the symbol.
+        # Simplest first: the symbol itself as an input, an operator's declared binding, a size of an input; then sizes
+        # that passes may have changed, and sizes that must be solved for the symbol.
         candidates: list[tuple[int, sympy.Basic, _Make]] = []
         for node in self.graph.nodes:
             if node.op == "output":
@@ -150,7 +150,7 @@ class _Writer:
         return [(order, number.node.expr, make) for order, number, make in found if isinstance(number, torch.SymInt)]
 
     def _solve(self, expression: sympy.Basic, make: _Make) -> tuple[sympy.Basic | None, _Make]:
-        # A size that is a * s + b gives s.
+        # A size a * s + b gives s.
         if not isinstance(expression, sympy.Expr) or len(expression.free_symbols) != 1:
             return None, make
         offset, rest = expression.as_coeff_Add()

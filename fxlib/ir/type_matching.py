@@ -33,7 +33,7 @@ _UNRELATED = object()
 
 
 def _most_general(kinds: Sequence[Any]) -> Any:
-    # The first is compared with itself too: what is no type is refused.
+    # The first is compared with itself too, so that a non-type is rejected.
     widest = functools.reduce(_wider, kinds, kinds[0]) if kinds else _UNRELATED
     return Any if widest is _UNRELATED else widest
 

@@ -1,4 +1,4 @@
-"""What a graph is seen and edited through: its list of nodes, the place of new ones, the index by target."""
+"""Views of a graph: its list of nodes, the place of new ones, the index by target."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
@@ -50,7 +50,7 @@ def last_users(nodes: Iterable[Node]) -> dict[Node, Node]:
 
 
 class _InsertPoint:
-    """Where new nodes go. In a ``with`` statement, the old place is restored at its end; else it stays."""
+    """Where new nodes go. A ``with`` statement restores the old place at its end; otherwise the new one stays."""
 
     def __init__(self, graph: "Graph", new_insert: Callable[..., None]) -> None:
         self.graph = graph
@@ -64,7 +64,7 @@ class _InsertPoint:
 
 
 class _FindNodesLookupTable:
-    """The nodes of a graph by op and target. Made by the first question, then kept up to date by every edit."""
+    """The nodes of a graph by op and target. Created on first use, then updated by every edit."""
 
     def __init__(self) -> None:
         self.table: dict[str, dict[Target, dict[Node, None]]] = {}

@@ -1,4 +1,4 @@
-"""Which of some tensors code writes to: by any operator, through views and `data`."""
+"""Detects which of some tensors are written to by operators, also through views and `data`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Writes"]
 class Writes(TorchDispatchMode):
     """While it is active, ``about_to`` is called with the name of each tensor before an operator writes to its memory.
 
-    Arrays of NumPy write past it.
+    Writes through NumPy arrays are not seen.
     """
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]], about_to: Callable[[str], None]) -> None:

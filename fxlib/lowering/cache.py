@@ -1,4 +1,4 @@
-"""The folder in which things of this user are kept between runs."""
+"""The cache folder of this user."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def cache_directory(name: str = "", base: str | None = None) -> Path:
-    """A directory of this user's cache that nobody else can write to; made where it is missing."""
+    """A directory of this user's cache that only this user can write to; created if missing."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: one that is not absolute is ignored.
+    # The XDG specification says to ignore a relative path.
     of_user = Path(named) if os.path.isabs(named) else Path.home() / ".cache"
     root = Path(base) if base else of_user / "fxlens"
     folder = root / name

@@ -1,7 +1,8 @@
 """A model as a graph whose placeholders are the tensors of an example call: traced, or exported where that fails.
 
-A trace is taken first: it is fast, and its nodes are the modules and functions that people wrote. torch.export runs the
-model on tensors of known shapes, so that it also takes models whose Python looks at shapes, and gives ATen operators.
+A trace is tried first: it is fast, and its nodes are the modules and functions that people wrote. torch.export runs the
+model on tensors of known shapes, so it also captures models whose Python code depends on shapes, and records ATen
+operators.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ from fxlib.lowering.values import is_fixed
 from fxlib.shapes.kernel import refusals_unlogged
 
 CAPTURES = {"fx": "torch.fx", "export": "torch.export"}
-"""Name -> what made the graph, for people."""
+"""Name -> the display name of the capture that made the graph."""
 
 
 class CaptureError(RuntimeError):
-    """The model cannot be captured in any way; the text has the reason of each."""
+    """The model cannot be captured in any way; the text has the reason for each."""
 
 
 @dataclass
 class Captured:
-    """A model as a graph."""
+    """A captured model."""
 
     gm: GraphModule
     """One placeholder for each tensor of the inputs, in evaluation mode; the graph is its own."""
     tensors: list[torch.Tensor]
-    """The example's, in the precision of the graph."""
+    """The example's tensors, in the precision of the graph."""
     by: str
     """A key of `CAPTURES`."""
     output: Form | None
-    """The form of the result, where the graph returns its tensors only."""
+    """The structure of the result, if the graph returns only its tensors."""
     refused: str | None = None
-    """Why it is no trace, where another capture took its place."""
+    """Why there is no trace, if another capture was used."""
     lost: tuple[str, ...] = ()
     """The parameters and buffers that forward wrote to while it was traced: the graph does not."""
 
@@ -62,7 +63,7 @@ class Captured:
 def check_model(model: Any, caller: str, capture: str | None = None) -> None:
     """
     Raises:
-        TypeError: `model` is no module.
+        TypeError: `model` is not a module.
         ValueError: there is no such capture.
     """
     if not isinstance(model, torch.nn.Module):
@@ -78,17 +79,17 @@ def check_model(model: Any, caller: str, capture: str | None = None) -> None:
 def capture(
     model: torch.nn.Module, inputs: Inputs, wanted: str | None = None, dtype: torch.dtype | None = None
 ) -> Captured:
-    """The graph of a model, as these inputs go through it.
+    """The graph of a model for these inputs.
 
     Args:
         model: a module, or a GraphModule of ours or of torch.fx, whose graph is then taken.
         inputs: an example call.
         wanted: a key of `CAPTURES`; None is the first that succeeds.
-        dtype: what floating-point weights and inputs are cast to.
+        dtype: the dtype to which floating-point weights and inputs are cast.
 
     Raises:
-        CaptureError: none does.
-        Exception: what the trace or the export raised, where only that was wanted.
+        CaptureError: no capture succeeds.
+        Exception: the error of the trace or export, if only that was wanted.
     """
     model = adopted(model)
     if wanted == "export" and not isinstance(model, GraphModule):
@@ -109,7 +110,7 @@ def capture(
 def export_instead(
     model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None, refused: str, cause: Exception | None = None
 ) -> Captured:
-    """By torch.export, where no trace will do for the reason `refused`.
+    """Capture by torch.export, since a trace failed for the reason `refused`.
 
     Raises:
         CaptureError: it cannot be exported either.
@@ -125,14 +126,14 @@ def export_instead(
 
 
 def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
-    """By a symbolic trace, in which only the tensors of the inputs are symbolic; the graph of a GraphModule is taken as
-    it is."""
+    """Capture by a symbolic trace in which only the input tensors are symbolic; a GraphModule's graph is used
+    unchanged."""
     gm, lost = model, list[str]()
     if not isinstance(gm, GraphModule):
         concrete = inputs.concrete_args()
         with unchanged(model), data_kept(model), writes_undone(model) as lost, warnings.catch_warnings():
             if concrete is not None:
-                warnings.simplefilter("ignore")  # of constants that the trace writes no check for: a call checks them
+                warnings.simplefilter("ignore")  # about constants without a check in the trace: each call checks them
             gm = symbolic_trace(model, concrete)
     info = getattr(gm.graph._codegen, "pytree_info", None)
     output = None
@@ -147,7 +148,7 @@ def trace(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = No
 
 
 def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = None) -> Captured:
-    """By torch.export. Operators without a converter are taken apart into those of the core operator set."""
+    """Capture by torch.export. Operators without a converter are decomposed into the core operator set."""
     if dtype is not None:
         model = copy_of(model).to(dtype)
     tensors = _cast(inputs.tensors, dtype)
@@ -173,7 +174,7 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
 def _check_dynamic(program: Any, inputs: Inputs) -> None:
     """
     Raises:
-        CaptureError: the program is for one size of a dimension that shall be dynamic.
+        CaptureError: the program fixes the size of a dimension that should be dynamic.
     """
     names = program.graph_signature.user_inputs
     given = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
@@ -186,10 +187,10 @@ def _check_dynamic(program: Any, inputs: Inputs) -> None:
 
 
 class _Tensors(torch.nn.Module):
-    """A model as a module that takes tensors and gives tensors."""
+    """A model as a module that takes and returns tensors only."""
 
     def __init__(self, model: torch.nn.Module, inputs: Inputs, keep: Callable[[Form], None]) -> None:
-        """`keep` gets the form of each result; torch.export takes back what a module keeps itself."""
+        """`keep` receives the form of each result, since torch.export reverts changes to the module itself."""
         super().__init__()
         self.model, self.inputs, self.keep = model, inputs, keep
 
@@ -200,7 +201,7 @@ class _Tensors(torch.nn.Module):
 
 
 def _widened(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """With at least two of each dimension that may change: torch.export takes a size of one for one that stays."""
+    """Enlarge each dynamic dimension to at least 2, since torch.export treats a size of 1 as static."""
     for dim in dims:
         if tensor.shape[dim] == 1:
             tensor = torch.cat([tensor, tensor], dim)
@@ -208,7 +209,7 @@ def _widened(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _converts(node: Any) -> bool:
-    """Whether a node of an exported graph needs nothing done to it before it is converted."""
+    """Whether a node of an exported graph can be converted without decomposition."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return True
     return not node.target._schema.is_mutable and (_check(node) or find(node.op, node.target, None) is not None)
@@ -223,13 +224,13 @@ def _decompositions() -> dict[Any, Any]:
 
 
 def _check(node: Any) -> bool:
-    """Whether a node only checks what is known of the values that it is given."""
+    """Whether a node is only a check of its inputs."""
     name = getattr(getattr(node.target, "_schema", None), "name", "")
     return name.startswith(("aten::_assert", "aten::sym_constrain"))
 
 
 class _Flattening:
-    """Copies an exported graph without its checks, and with the graphs of regions copied in.
+    """Copies an exported graph without its checks, and with the graphs of regions inlined.
 
     Attributes and module paths lose the name under which `_Tensors` has the model.
     """
@@ -284,7 +285,7 @@ def _within(path: str, root: str) -> str:
 
 
 def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:
-    """The graph that a node calls under other settings, which mean nothing at inference, and what it is called with."""
+    """The graph that a node calls under settings that do not matter for inference, and its arguments."""
     target = node.target
     if not isinstance(target, HigherOrderOperator):
         return None
@@ -300,7 +301,7 @@ def _region(gm: Any, node: Node) -> tuple[Any, list[Node]] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings, and without what it logs and prints of an export that fails: the error has it."""
+    """Suppress torch's warnings, logs and prints about a failing export, since the error has the same information."""
     with warnings.catch_warnings(), redirect_stderr(StringIO()), refusals_unlogged():
         warnings.simplefilter("ignore")
         yield
@@ -311,7 +312,7 @@ def _without_constants(gm: GraphModule, forms: Sequence[Form]) -> None:
 
     Args:
         gm: changed in place.
-        forms: what each placeholder stands for.
+        forms: the form of each placeholder's value.
     """
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     for node, form in zip(placeholders, forms, strict=True):
@@ -324,7 +325,7 @@ def _without_constants(gm: GraphModule, forms: Sequence[Form]) -> None:
 
 
 def _put(node: Node, value: Any) -> None:
-    """Put a value, a structure that may hold nodes, in the place of a node."""
+    """Replace a node by a value, which may be a structure that holds nodes."""
     for user in list(node.users):
         if user.target is operator.getitem and not isinstance(value, (Node, torch.Tensor)):
             _put(user, value[user.args[1]])
@@ -341,7 +342,7 @@ def _put(node: Node, value: Any) -> None:
 
 
 def with_own_graph(gm: GraphModule) -> GraphModule:
-    """A GraphModule with a graph of its own over the same submodules and parameters."""
+    """A GraphModule with a copy of the graph over the same submodules and parameters."""
     graph = Graph()
     environment: dict[Node, Node] = {}
     result = graph.graph_copy(gm.graph, environment)
@@ -349,7 +350,7 @@ def with_own_graph(gm: GraphModule) -> GraphModule:
     made = graph.output(result)
     made.meta.update(output.meta)
     private = GraphModule(gm, graph, type(gm).__name__)
-    private.training = False  # its layers are the model's own
+    private.training = False  # its layers are shared with the model
     return private
 
 

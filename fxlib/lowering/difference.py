@@ -1,4 +1,4 @@
-"""How far a result is from the one it should be."""
+"""The difference between a result and the expected one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 import torch.utils._pytree as pytree
 
 APART = "not finite where eager is, or the reverse"
-"""What a difference that is not finite means."""
+"""The meaning of a difference that is not finite."""
 Told = float | Literal["not finite"] | None
 """A difference as data: JSON has no infinity."""
 
 
 def difference(expected: Any, got: Any) -> tuple[float, float]:
     """The largest absolute difference between the tensors of two results, and the largest relative to the greatest
-    finite magnitude of the expected tensor.  Both are infinite where one has NaN or an infinity that the other has
-    not."""
+    finite magnitude of the expected tensor.  Both are infinite if only one result has NaN or an infinity at some place.
+    """
     absolute = relative = 0.0
     for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
         if torch.is_tensor(want) and want.numel():
@@ -31,10 +31,10 @@ def difference(expected: Any, got: Any) -> tuple[float, float]:
 
 
 def told(value: float | None) -> Told:
-    """A difference as what JSON can have."""
+    """A difference in a form that JSON can hold."""
     return value if value is None or math.isfinite(value) else "not finite"
 
 
 def in_words(value: float, digits: int = 1) -> str:
-    """A difference for people."""
+    """A difference as text."""
     return f"{value:.{digits}e}" if math.isfinite(value) else "not finite"

@@ -1,7 +1,8 @@
-"""What an engine is: an entry of the table, the program that it builds of an ONNX model, the kernels of a program.
+"""The interface of an engine: its entry in the table, the program that it builds from an ONNX model, and the program's
+kernels.
 
-One engine is one file in `engines/`, whose constant `ENGINE` says everything about it; `engines` finds it there, and
-the command line, the editor, the benchmark and docs/lowering.md take it from that table.
+One engine is one file in `engines/` whose constant `ENGINE` describes it; the command line, the editor, the benchmark
+and docs/lowering.md use the table of these.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class EngineError(RuntimeError):
 
 
 class NotTaken(EngineError):
-    """An engine refuses one node, so that the others could go without it."""
+    """An engine rejects one node, and could run the others without it."""
 
     def __init__(self, text: str, node: str) -> None:
         """
@@ -41,7 +42,8 @@ class NotTaken(EngineError):
 
 @dataclass
 class BuildOptions:
-    """How a program is built. An engine ignores what it has no use for; `Engine.options` names what it uses."""
+    """How a program is built. An engine ignores options that it does not support; `Engine.options` names those that it
+    uses."""
 
     threads: int | None = None
     """Threads for one call; None is torch's number of threads."""
@@ -53,13 +55,13 @@ class BuildOptions:
     """Input name -> smallest, usual and largest shape, for engines that are built for a range of shapes."""
     timeout_s: float = 600.0
     precision: str = "fp32"
-    """The precision given to `lower`, for an engine that computes in it natively."""
+    """The precision given to `lower`, for engines that support it natively."""
 
     def __post_init__(self) -> None:
         """
         Raises:
-            ValueError: `threads` is no count of threads, or `timeout_s` no time.
-            TypeError: `cache_dir` is no path, or `profiles` no mapping.
+            ValueError: `threads` is not a thread count, or `timeout_s` not a duration.
+            TypeError: `cache_dir` is not a path, or `profiles` not a mapping.
         """
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise ValueError(f"BuildOptions: threads must be a number of 1 or more, or None, not {self.threads!r}")
@@ -74,11 +76,11 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a program, and what it computes."""
+    """One kernel of a program, and the nodes that it computes."""
 
     name: str
     kind: str
-    """As the engine calls it: `Conv`, `FullyConnected`, `Reorder`."""
+    """The engine's name for it: `Conv`, `FullyConnected`, `Reorder`."""
     onnx: tuple[str, ...] = ()
     """Names of the ONNX nodes that it computes, in order; none for a kernel that the engine added."""
     nodes: tuple[str, ...] = ()
@@ -86,48 +88,48 @@ class Kernel:
     main: str = ""
     """The FX node that its time is reported at."""
     tactic: str = ""
-    """The implementation that the engine chose, as `brgconv_avx512_amx_bf16`; empty where it does not say."""
+    """The implementation that the engine chose, such as `brgconv_avx512_amx_bf16`; empty if unknown."""
     types: tuple[str, ...] = ()
-    """The precision that it computes in, and others that it reads or writes."""
+    """The precision of the computation, and others that it reads or writes."""
     bytes: int = 0
-    """Read and written by one run; 0 where a size is dynamic or not known."""
+    """Bytes read and written by one run; 0 if a size is dynamic or unknown."""
     ms: float | None = None
-    """The median time of one run, where it was measured."""
+    """The median time of one run, if measured."""
 
 
 class Program(ABC):
-    """What an engine built of one ONNX model: called with the model's tensor inputs, it gives its tensor outputs."""
+    """The result of building one ONNX model: called with the model's tensor inputs, it returns its tensor outputs."""
 
     info: dict[str, Any]
-    """Facts for the report: version, threads, sizes; `cannot_run`, a sentence, where the program can only be built
-    here."""
+    """Facts for the report: version, threads, sizes; `cannot_run`, a sentence, if the program can only be built here.
+    """
 
     @abstractmethod
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """Run it. Results belong to the caller: no later call writes into them."""
+        """Run it. No later call writes into the returned tensors."""
 
     def kernels(self) -> list[Kernel]:
-        """The kernels that the engine chose, in the order in which they run; empty where it does not list them."""
+        """The kernels that the engine chose, in the order in which they run; empty if it does not list them."""
         return []
 
     def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-        """What its kernels give on these inputs: the name of an ONNX node -> its value, where a kernel ends with that
-        node. Empty where the engine does not show what is between its kernels."""
+        """The results of its kernels on these inputs: the name of the last ONNX node of a kernel -> its value. Empty if
+        the engine does not expose intermediate values."""
         return {}
 
     def timed(self, inputs: Sequence[torch.Tensor], runs: int) -> list[tuple[Kernel, list[float]]]:
-        """Each kernel with its milliseconds in each of `runs` runs, measured in a program of its own: this one stays
-        as fast as it is. Empty where the engine does not time its kernels."""
+        """Each kernel with its milliseconds in each of `runs` runs, measured in a separate program, so that this one is
+        not slowed down. Empty if the engine does not time its kernels."""
         return []
 
     def profile(self, inputs: Sequence[torch.Tensor], runs: int = 10) -> list[Kernel]:
-        """The kernels with their times on these inputs: medians of `runs` runs after two more."""
+        """The kernels with their times on these inputs: medians of `runs` runs after two warm-up runs."""
         found = self.timed(inputs, runs + _WARM_UP)
         return [replace(kernel, ms=statistics.median(times[_WARM_UP:] or times)) for kernel, times in found]
 
 
 class NothingToRun(Program):
-    """The program of a part that gives no tensor."""
+    """The program of a part without tensor outputs."""
 
     info: dict[str, Any] = {}
 
@@ -140,20 +142,20 @@ class Engine:
     """An entry of the table."""
 
     name: str
-    """In `engine=`, on the command line and in saved models."""
+    """The name for `engine=`, on the command line and in saved models."""
     label: str
-    """For people."""
+    """The display name."""
     runs_on: str
-    """The hardware, for people."""
+    """The hardware, as text."""
     about: str
-    """What it is good for and how far it is tested: sentences for docs/lowering.md."""
+    """Its use and how far it is tested: sentences for docs/lowering.md."""
     packages: tuple[str, ...]
     """The packages that pip installs for it, in addition to `fxlens[lower]`."""
     unavailable: Callable[[], str | None]
-    """What `missing` says of its own packages and hardware."""
+    """The part of `missing` for its own packages and hardware."""
     build: Callable[[Exported, BuildOptions], Program]
     limits: str = ""
-    """What it cannot do: sentences for docs/lowering.md."""
+    """Its limitations: sentences for docs/lowering.md."""
     device: str = "cpu"
     """The type of torch device that a model must be on to be benchmarked with it: "cpu" or "cuda"."""
     precisions: tuple[str, ...] = ("fp32",)
@@ -163,19 +165,18 @@ class Engine:
     dynamic: bool = True
     """Whether dimensions may change between calls."""
     symmetric_int8: bool = False
-    """Whether its 8-bit activations are signed and have no zero point; else they are unsigned and have one."""
+    """Whether its 8-bit activations are signed and have no zero point; otherwise they are unsigned and have one."""
     options: tuple[str, ...] = ()
     """The fields of `BuildOptions` that it uses."""
     lists_kernels: bool = True
-    """Whether a build lists its kernels. Where it does not, `Program.kernels` builds once more, with a file of all
-    weights."""
+    """Whether a build lists its kernels. Otherwise `Program.kernels` builds again, with a file of all weights."""
     shows_values: bool = False
-    """Whether its programs give the `values` between their kernels."""
+    """Whether its programs provide the `values` between their kernels."""
     benchmarked: bool = True
     """Whether a benchmark that names no variants includes it."""
 
     def missing(self) -> str | None:
-        """None where a model can be lowered to it here, else one sentence: what is missing, and how to get it."""
+        """None if a model can be lowered to it here; otherwise one sentence: what is missing, and how to get it."""
         if find_spec("onnx_ir") is None:
             return "the package onnx_ir is not installed; `pip install 'fxlens[lower]'` adds it"
         return self.unavailable()
@@ -185,7 +186,7 @@ class Engine:
         return self.name if precision == self.precisions[0] else f"{self.name}_{precision}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program that offers engines needs to know, plain data. `missing` says why it cannot run here."""
+        """The entry as plain data, for programs that offer engines. `missing` says why it cannot run here."""
         return {
             "name": self.name, "label": self.label, "runs_on": self.runs_on, "precisions": list(self.precisions),
             "dynamic": self.dynamic, "missing": self.missing(),

@@ -1,7 +1,7 @@
-"""The forms that a model has between its trace and an engine: their steps, the nodes of the first form that each comes
+"""The forms of a model between its trace and an engine: their steps, the nodes of the first form that each step comes
 from, and their values.
 
-Each form is made of the one before it, whose steps say what its own come from.
+Each form is made from the one before it, so origins are passed from step to step.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ Known = tuple[Any, str]
 
 @dataclass
 class Step:
-    """A node of a stage. ``origins`` are nodes of the first stage; empty where it is the stage's own addition."""
+    """A node of a stage. ``origins`` are nodes of the first stage; empty if the stage added it."""
 
     name: str
     target: str
     origins: list[str]
     at: str = ""
-    """Which of the origins it is shown at: the others were joined with that. The first, unless said otherwise."""
+    """The origin at which it is shown (by default the first); the others were fused with that."""
     max_abs: float | None = None
-    """The largest difference from eager; None where there is nothing to compare, infinite where only one of both has
-    NaN or an infinity."""
+    """The largest difference from eager; None if there is nothing to compare, infinite if only one has NaN or an
+    infinity."""
     max_rel: float | None = None
     """The same, relative to the largest magnitude there."""
 
@@ -64,12 +64,12 @@ class Form:
     steps: list[Step]
     values: dict[str, Known] = field(default_factory=dict)
     note: str | None = None
-    """What to know of the values."""
+    """A remark about the values."""
 
 
 @dataclass
 class Described:
-    """A graph whose nodes are the steps of a stage: what later stages are made of."""
+    """A graph whose nodes are the steps of a stage; later stages are made from it."""
 
     captured: Captured
     steps: dict[str, Step]
@@ -78,8 +78,7 @@ class Described:
         return [node for node in self.captured.gm.graph.nodes if is_step(node)]
 
     def values(self, found: Values) -> dict[str, Known]:
-        """Of the values of nodes by their names, those that eager has too. Integers stand for what they are dequantized
-        to."""
+        """The values by node name that also exist in eager. Integers are replaced by their dequantized values."""
         result = {}
         for node in self.nodes():
             value, step = found.get(node.name), self.steps[node.name]
@@ -92,27 +91,27 @@ class Described:
 
 
 def is_step(node: Node) -> bool:
-    """Parameters are no steps: they belong to what takes them."""
+    """Parameters are not steps; they belong to their users."""
     return node.op != "get_attr"
 
 
 def _of_parameter(node: Node) -> bool:
-    """Whether it only rounds a parameter, which is no step of eager's."""
+    """Whether it only rounds a parameter, which is not a step in eager."""
     while node.target in _INT8:
         node = node.args[0]  # type: ignore[assignment]
     return node.op == "get_attr"
 
 
 def captured(first: Captured) -> Described:
-    """As the first stage has it."""
+    """The first stage."""
     nodes = filter(is_step, first.gm.graph.nodes)
     return Described(first, {node.name: Step(node.name, spelling(node), [node.name]) for node in nodes})
 
 
 def quantized(first: Captured, engine: Engine) -> Described:
-    """In the engine's exchange form, with the example as calibration data: nodes that quantize and dequantize stand
-    before what computes on 8 bits. They come from the node whose value they take on; those of a parameter, from what
-    takes it.
+    """The model in the engine's exchange form, calibrated on the example: quantize and dequantize nodes precede the
+    operators that compute on 8 bits. They originate from the node whose value they convert; those of a parameter, from
+    its user.
 
     Raises:
         TypeError, ValueError: as `quantize_static`.
@@ -131,16 +130,16 @@ def quantized(first: Captured, engine: Engine) -> Described:
 
 
 def _taker(node: Node) -> Node:
-    """What computes on the value that a node rounds."""
+    """The node that computes on the value that a node rounds."""
     while node.target in _INT8:
         node = next(iter(node.users))
     return node
 
 
 def fused(first: Captured) -> Described:
-    """With batch norms in the convolutions and linear layers before them."""
+    """The model with batch norms fused into the convolutions and linear layers before them."""
     changed = copy.deepcopy(first.gm)
-    propagate(changed, *first.tensors)  # without shapes a linear layer is left as it is
+    propagate(changed, *first.tensors)  # linear layers are fused only with known shapes
     fuse_conv_bn(changed)
     norms = {each.layer: each.norm for each in changed.meta["fuse_conv_bn"].fused}
     known = {node.name for node in first.gm.graph.nodes}
@@ -159,7 +158,7 @@ def form(made: Described, compare: bool) -> Form:
 
 
 def exported(program: Captured, first: Captured, compare: bool) -> Form:
-    """As torch.export has it."""
+    """The model as exported by torch.export."""
     nodes = [node for node in program.gm.graph.nodes if is_step(node)]
     found = origins([node for node in first.gm.graph.nodes if is_step(node)], nodes)
     steps = [Step(node.name, spelling(node), [found.of[node.name]] if node.name in found.of else []) for node in nodes]
@@ -168,19 +167,19 @@ def exported(program: Captured, first: Captured, compare: bool) -> Form:
 
 
 class Parts:
-    """A form in parts: those that convert, as ONNX or as an engine built them, and the nodes that stay in PyTorch
-    between them."""
+    """A form in parts: converted ones, as ONNX or as built by an engine, and the nodes between them that stay in
+    PyTorch."""
 
     def __init__(self, before: Described, inputs: Inputs) -> None:
         self.before = before
         self.prepared = prepare_captured(inputs, replace(before.captured, gm=with_own_graph(before.captured.gm)))
         known = {(node.name, node.op, node.target) for node in before.nodes()}
-        # What a library function was opened into stands where the function stood, and has other values.
+        # The nodes of an inlined library function replace it, and have other values.
         at = {(span, path_of(node)): node.name for node in before.nodes() if (span := span_of(node)) is not None}
         self.own: dict[str, str] = {}
-        """Node -> the one of the form before that it comes from."""
+        """Node -> its origin in the form before."""
         self.same: set[str] = set()
-        """The nodes that are that one."""
+        """The nodes that are the same as their origin."""
         for node in self.prepared.captured.gm.graph.nodes:
             if (node.name, node.op, node.target) in known:
                 self.own[node.name] = node.name
@@ -189,7 +188,7 @@ class Parts:
                 self.own[node.name] = name
 
     def onnx(self, compare: bool) -> Form:
-        """The nodes of the ONNX models, each computed apart."""
+        """The nodes of the ONNX models, each computed separately."""
         nodes = {
             name: [described(each, str(node.name), node.op_type, [node]) for node in each.model.graph]
             for name, each in self.prepared.exports.items()
@@ -200,7 +199,7 @@ class Parts:
         """The kernels of an engine.
 
         Raises:
-            EngineError: it refuses the model.
+            EngineError: it rejects the model.
         """
         programs = {name: engine.build(each, BuildOptions()) for name, each in self.prepared.exports.items()}
         cannot = next((program.info["cannot_run"] for program in programs.values() if "cannot_run" in program.info), "")

@@ -1,8 +1,8 @@
-"""Library functions that the tracer left whole are opened, so that their operators can be converted.
+"""Inlines library functions that the trace recorded as one call, so that their operators can be converted.
 
-Libraries register functions with `wrap` because they ask for shapes, which a trace cannot answer. Once shapes are known
-they can be recorded as ATen operators. Only functions of torch and of well-known model libraries are opened: what the
-user wrapped may do things that a graph does not show.
+Libraries register functions with `wrap` because they read shapes, which a trace does not know. Once shapes are known
+they can be recorded as ATen operators. Only functions of torch and of well-known model libraries are inlined: functions
+that the user wrapped may have effects that a graph does not show.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LIBRARIES = ("torch", "torchvision", "timm")
 
 
 def inline(gm: GraphModule, values: dict[Node, Any]) -> bool:
-    """Open every library function without a converter, in place. Returns whether there was one.
+    """Inline every library function without a converter, in place. Returns whether there was one.
 
     Args:
         gm: a GraphModule.
-        values: example values of its nodes. Where sizes may change, a function stays.
+        values: example values of its nodes. A function with dynamic sizes stays.
     """
     changed = False
     for node in list(gm.graph.nodes):
@@ -59,9 +59,9 @@ def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
     try:
         inner, _ = aten_graph(node.target, *arguments_of(node, values.__getitem__))  # type: ignore[arg-type]
     except Exception:
-        return False  # it asks for data; the node stays, and the report says that it has no converter
+        return False  # it reads data; the node stays, and the report says that it has no converter
     if not any(step.op == "call_function" and find(step.op, step.target, None) for step in inner.graph.nodes):
-        return False  # nothing is gained, and the user knows the function by the name that it has
+        return False  # no gain, and the user knows the function by its own name
     sources = _tensor_sources(node, values)
     constants = _fold(inner)
     if sources is None or constants is None:
@@ -84,7 +84,7 @@ def _open(gm: GraphModule, node: Node, values: dict[Node, Any]) -> bool:
 
 
 def _fold(inner: GraphModule) -> dict[Node, Any] | None:
-    """The values of the nodes that depend on no input, such as masks; None where one of them is changed after it was
+    """The values of the nodes that depend on no input, such as masks; None if one of them is changed after it was
     read."""
     constants: dict[Node, Any] = {}
     was_read = False
@@ -110,7 +110,7 @@ _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "
 
 
 def _shape_only(node: Node) -> bool:
-    """Whether a node takes only the shape and dtype of its input, so that its value is known."""
+    """Whether a node uses only the shape and dtype of its input, so that its value is known."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.name.split("::")[1] in _SHAPE_ONLY
 
@@ -122,8 +122,7 @@ def _from_shape(node: Node) -> torch.Tensor:
 
 
 def _tensor_sources(node: Node, values: dict[Node, Any]) -> list[Node] | None:
-    """The node of each tensor among the arguments, in `aten_graph`'s order; None where one is inside a node's
-    value."""
+    """The node of each tensor among the arguments, in `aten_graph`'s order; None if one is inside a node's value."""
     used: list[Node] = []
     arguments_of(node, used.append)
     nested = any(tensors_in(values[source]) and not torch.is_tensor(values[source]) for source in used)
@@ -136,7 +135,7 @@ def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) 
         node.replace_all_uses_with(result)
         gm.graph.erase_node(node)
         return True
-    # Several results: only unpacking by number can be redirected.
+    # Of several results, only unpacking by index can be redirected.
     users = list(node.users)
     if any(user.target is not operator.getitem or not isinstance(result[user.args[1]], Node) for user in users):
         return False

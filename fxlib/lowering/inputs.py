@@ -1,7 +1,7 @@
-"""What a model is called with: the arguments of an example call, taken apart into tensors and constants.
+"""The inputs of a model: the arguments of an example call, split into tensors and constants.
 
-A lowered model takes the tensors. Everything else in the example is a constant of it: a call with another value is
-refused, since the graph was made for the one that it had.
+A lowered model takes the tensors. Everything else in the example is a constant of the graph, so a call with another
+value is rejected.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fxlib.capture.root_arguments import PH
 from fxlib.lowering.structure import Constant, Form, put_together, same_form, take_apart
 
 Range = tuple[int, int | None]
-"""The smallest and the largest size of a dimension; None without an end."""
+"""The smallest and the largest size of a dimension; None if unbounded."""
 Dynamic = Mapping[str, Sequence[int] | Mapping[int, Range]] | bool | None
-"""Which dimensions may change: input name -> dimensions, or a mapping of them to their ranges, for which an engine that
-is built for a range of sizes is built; True means dimension 0 of every tensor; None means none."""
+"""The dimensions that may change: input name -> dimensions, or a mapping of them to ranges, for engines that are built
+for a range of sizes; True means dimension 0 of every tensor; None means none."""
 
 _ANY: Range = (0, None)
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -32,27 +32,27 @@ class Inputs:
     Attributes:
         tensors: the example's tensors, in order.
         labels: a name for each: `x`, or `x[0]` where the argument `x` holds several.
-        ranges: for each, the dimensions that may change, and between which sizes; None where that is not known.
-        sizes: the shape that each must have in a call; a range for a size that may change.
+        ranges: for each, the dimensions that may change, and their ranges; None if unknown.
+        sizes: the shape that each must have in a call, with a range for each dynamic size.
     """
 
     def __init__(
         self, forward: Callable[..., Any], example: Sequence[Any] | Mapping[str, Any], dynamic: Dynamic = None,
         concrete_args: Mapping[str, Any] | None = None, caller: str = "lower()",
     ) -> None:  # fmt: skip
-        """Take apart an example call.
+        """Split an example call.
 
         Args:
             forward: what is called.
-            example: one value for each of its arguments, or a mapping of their names to values. What has a default may
-                be left out.
+            example: one value for each of its arguments, or a mapping of their names to values. Arguments with defaults
+                may be left out.
             dynamic: the dimensions that may change between calls.
             concrete_args: further arguments by name; they take precedence.
-            caller: what errors begin with.
+            caller: the prefix of error texts.
 
         Raises:
             TypeError: `example` is neither, or does not fit the signature of `forward`.
-            ValueError: `dynamic` names an argument or a dimension that there is not.
+            ValueError: `dynamic` names an unknown argument or dimension.
         """
         self._parameters = list(inspect.signature(forward).parameters.values())
         args, kwargs = _arguments(example, caller)
@@ -87,7 +87,7 @@ class Inputs:
     # -- for a capture
 
     def concrete_args(self) -> dict[str, Any] | None:
-        """The arguments that are no plain tensors as `fxlib.symbolic_trace` takes them; None where there are none."""
+        """The arguments that are not plain tensors, as `fxlib.symbolic_trace` takes them; None if there are none."""
         held: dict[str, Any] = {}
         for name, form in self.forms.items():
             if not form.single:
@@ -98,8 +98,8 @@ class Inputs:
         return held or None
 
     def by_placeholder(self, leaves: bool) -> list[Form]:
-        """The form of what each placeholder of a trace stands for: an argument, or with `leaves` a leaf of one. What
-        the example leaves out has its default."""
+        """The form of each placeholder of a trace: that of an argument, or with `leaves` of one leaf of it. Arguments
+        left out have their default."""
         empty: dict[Any, Any] = {inspect.Parameter.VAR_POSITIONAL: (), inspect.Parameter.VAR_KEYWORD: {}}
         found: list[Form] = []
         for each in self._parameters:
@@ -120,7 +120,7 @@ class Inputs:
         """The tensors of a call, in the order of the example's.
 
         Raises:
-            TypeError: the arguments do not fit the signature, or one is not what it was in the example.
+            TypeError: the arguments do not fit the signature, or one is of another kind than in the example.
             ValueError: a constant has another value than in the example.
         """
         if self._plain and not kwargs and len(args) == len(self.forms):
@@ -149,7 +149,7 @@ class Inputs:
         return tensors
 
     def problem(self, tensors: Sequence[Any], caller: str) -> Exception | None:
-        """What is wrong with tensors that a lowered model failed on; None where they are as in the example."""
+        """The problem with the tensors on which a lowered model failed; None if they match the example."""
         for label, tensor, dtype, sizes in zip(self.labels, tensors, self.dtypes, self.sizes, strict=True):
             if tensor.is_meta or tensor.layout != torch.strided:
                 kind = "on the meta device" if tensor.is_meta else f"in the layout {tensor.layout}"
@@ -169,7 +169,7 @@ class Inputs:
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], caller: str, more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Parameter name -> value, for those that are given, in the order of the signature."""
+        """Parameter name -> value, for the given ones, in the order of the signature."""
         if more:
             later = {each.name for each in self._parameters[len(args) :]}
             kwargs = {**kwargs, **{name: value for name, value in more.items() if name in later}}
@@ -193,7 +193,7 @@ class Inputs:
         return [each for each in self._parameters if each.name not in self.forms]
 
     def _ranges(self, dynamic: Dynamic, caller: str) -> list[dict[int, Range | None]]:
-        """The dimensions of each tensor that may change, with their ranges where they are known."""
+        """The dimensions of each tensor that may change, with their ranges if known."""
         if isinstance(dynamic, Mapping):
             for name, dims in dynamic.items():
                 self._check_dynamic(name, dims, caller)
@@ -279,7 +279,7 @@ def _arguments(example: Any, caller: str) -> tuple[tuple[Any, ...], dict[str, An
 
 
 def _misfit(parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """What keeps arguments from fitting a signature."""
+    """Why arguments do not fit a signature."""
     named = [p for p in parameters if p.kind not in _STARRED]
     places = [p for p in named if p.kind in _POSITIONAL]
     listed = ", ".join(p.name for p in named) or "none"
@@ -295,7 +295,7 @@ def _misfit(parameters: Sequence[inspect.Parameter], args: Sequence[Any], kwargs
 
 
 def _other(caller: str, name: str, form: Form, there: Form) -> Exception:
-    """The error for an argument that is not what it was in the example."""
+    """The error for an argument that differs from the example."""
     was, now = _shown(form), _shown(there)
     if form.single and now == "a numpy.ndarray":
         return TypeError(_of_numpy(caller, name))
@@ -325,5 +325,5 @@ def _kind_of(value: Any) -> str:
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Without its annotation, which need not be one that can be pickled."""
+    """Without its annotation, which may not be picklable."""
     return parameter.replace(annotation=inspect.Parameter.empty)

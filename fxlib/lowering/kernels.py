@@ -1,4 +1,4 @@
-"""How the kernels of a program lead back to the nodes of the model: what several engines need for that."""
+"""Maps the kernels of a program back to the nodes of the model; shared by several engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fxlib.lowering.onnx.export import Exported
 
 FIRST = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""Operators that a kernel begins with: of what comes before one, an engine takes in a transposition at most."""
+"""Operators that start a kernel: an engine fuses at most a transposition that comes before one."""
 
 
 def described(
@@ -27,16 +27,16 @@ def described(
 ) -> Kernel:
     """A kernel that computes these ONNX nodes.
 
-    Its time is reported at the node that it is named after, else at the first one with weights, else at the first of
-    its kind, else at the last.
+    Its time is reported at the node whose name it has, otherwise at the first one with weights, the first of its kind,
+    or the last.
 
     Args:
         exported: the ONNX model.
         name: the kernel's name.
-        kind: what the engine calls kernels like it.
+        kind: the engine's name for kernels of this kind.
         computed: the ONNX nodes, in the order of the graph.
-        end: the name of the ONNX node that its result comes from, where the engine says so.
-        joined: further nodes whose work is in it, or was done when it was built; its time is reported at none of them.
+        end: the name of the ONNX node that its result comes from, if the engine tells.
+        joined: further nodes that were fused into it or computed at build time; its time is not reported at these.
         facts: further fields of `Kernel`.
     """
     owners = [node.metadata_props["fx.node"] for node in computed]
@@ -47,7 +47,7 @@ def described(
     ]
     alike = [node.op_type in kind for node in computed]
     main = next((i for marks in (named, weighed, alike) for i, marked in enumerate(marks) if marked), -1)
-    nodes = [*joined, *computed]  # what it takes in comes before it
+    nodes = [*joined, *computed]  # fused nodes come first
     return Kernel(
         name, kind, tuple(str(node.name) for node in nodes),
         tuple(dict.fromkeys(node.metadata_props["fx.node"] for node in nodes)), owners[main] if owners else "", **facts,
@@ -60,8 +60,8 @@ def producers(node: ir.Node) -> list[ir.Node]:
 
 
 def take_in(owners: dict[str, str], node: ir.Node, owner: str, taken: Callable[[ir.Node, ir.Node], bool]) -> None:
-    """Let ``owner`` have the nodes before ``node`` that nobody has yet, as far back as ``taken(node, producer)`` says
-    that a kernel takes in the producer."""
+    """Assign to ``owner`` the unassigned nodes before ``node``, as far back as ``taken(node, producer)`` says that a
+    kernel absorbs the producer."""
     waiting = [node]
     for each in waiting:  # grows meanwhile
         for before in producers(each):
@@ -71,8 +71,8 @@ def take_in(owners: dict[str, str], node: ir.Node, owner: str, taken: Callable[[
 
 
 def read_by(nodes: Sequence[ir.Node], owners: Mapping[Any, str], kernels: Collection[str]) -> dict[str, str]:
-    """The nodes without a kernel -> the first of the kernels that reads what they give, directly or through others: it
-    has taken them in, or they were computed when it was built."""
+    """The nodes without a kernel -> the first kernel that reads their results, directly or through others: they were
+    fused into it, or computed at build time."""
     order = {kernel: place for place, kernel in enumerate(kernels)}
     found: dict[str, str] = {}
     for node in reversed(nodes):
@@ -85,7 +85,7 @@ def read_by(nodes: Sequence[ir.Node], owners: Mapping[Any, str], kernels: Collec
 
 
 def longest_beginning(name: str, ours: Collection[str], marks: str) -> str:
-    """The longest of our names that an engine's name begins with, up to one of the marks at which it adds its own part;
-    empty where it begins with none."""
+    """The longest of our names that an engine's name starts with, up to one of the marks after which the engine appends
+    its own part; empty if there is none."""
     ends = [stop for stop in range(len(name), 0, -1) if stop == len(name) or name[stop] in marks]
     return next((name[:stop] for stop in ends if name[:stop] in ours), "")

@@ -1,5 +1,4 @@
-"""The layers of a lowered model, one for each node: what runs it, in which precision, on which weights, from which
-source line."""
+"""The layers of a lowered model, one for each node: engine, precision, weights and source line."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ class Layer:
     target: str
     engine: bool
     operators: list[str] = field(default_factory=list)
-    """ONNX operators that compute it, in order; empty in PyTorch, and for what the engine needs no operator for."""
+    """ONNX operators that compute it, in order; empty in PyTorch, and for nodes that need no operator."""
     value: str = ""
-    """What it gives, as `f32[1, 64, 56, 56]`."""
+    """Its result, such as `f32[1, 64, 56, 56]`."""
     precision: str = ""
     weights_bytes: int = 0
     flops: int | None = None
-    """Floating-point operations of its products and convolutions on the example inputs; None where they are not known
-    without running it."""
+    """Floating-point operations of its products and convolutions on the example inputs; None if unknown without running
+    it."""
     code: str | None = None
     reason: str | None = None
     """Why it stays in PyTorch, and the rule."""
@@ -82,8 +81,7 @@ def layers(
 
 
 def _computed(exported: Exported) -> dict[str, tuple[list[str], int]]:
-    """FX node -> its ONNX operators and the bytes of the weights that they read; weights that several nodes share
-    count for each."""
+    """FX node -> its ONNX operators and the bytes of the weights that they read; shared weights count for each node."""
     found: dict[str, tuple[list[str], int]] = {}
     for node in exported.model.graph:
         name = node.metadata_props["fx.node"]
@@ -99,12 +97,12 @@ def _flops(gm: GraphModule, node: Node, values: dict[Node, Any], roots: Mapping[
     try:
         args, kwargs = map_values(arguments_of(node, values.__getitem__), described)
         return flops_of(gm, node, args, kwargs, map_values(values[node], described))
-    except Exception:  # the value of one of them is not known, or torch cannot compute it without data
+    except Exception:  # an argument's value is unknown, or torch cannot compute it without data
         return None
 
 
 def _described(leaf: Any, roots: Mapping[Any, Any]) -> Any:
-    """What is known of an example value, sizes that may change being those of the example."""
+    """The description of an example value, with the example's sizes for dynamic ones."""
     if isinstance(leaf, torch.SymInt):
         return profiles.of_example(leaf, roots)
     if not isinstance(leaf, torch.Tensor):

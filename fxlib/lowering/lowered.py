@@ -1,4 +1,4 @@
-"""`lower`: a model in, a module out that runs on an engine and agrees with the model."""
+"""`lower`: from a model to an equivalent module that runs on an engine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LoweredModule(torch.nn.Module):
         """
         Args:
             module: the parts; it takes the tensors of `inputs`.
-            output: the form of the result, where `module` gives its tensors only.
+            output: the structure of the result, if `module` returns only its tensors.
         """
         super().__init__()
         self.module = module
@@ -54,13 +54,13 @@ class LoweredModule(torch.nn.Module):
         self.options = options
         self.inputs = inputs
         self.output = output
-        self.training = False  # what stays in PyTorch are layers of the model
+        self.training = False  # parts in PyTorch contain layers of the model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model.
 
         Raises:
-            TypeError, ValueError: an argument is not as in the example that the model was lowered with.
+            TypeError, ValueError: an argument does not match the example that the model was lowered with.
         """
         tensors = self.inputs.of_call(args, kwargs, f"lowered {self.report.model}")
         try:
@@ -87,7 +87,7 @@ class LoweredModule(torch.nn.Module):
         """The time of each layer on these inputs; `fxlib.lowering.LayerTime` has its source line.
 
         Raises:
-            ValueError: `runs` is no number of one or more.
+            ValueError: `runs` is not a positive number.
             TypeError, ValueError: as `forward`.
         """
         if type(runs) is not int or runs < 1:
@@ -95,7 +95,7 @@ class LoweredModule(torch.nn.Module):
         return layer_times(self, self.report, args, runs)
 
     def list_kernels(self) -> None:
-        """Write the kernels that each engine chose into the report: `report.parts[…].kernels`."""
+        """Add the kernels that each engine chose to the report: `report.parts[…].kernels`."""
         rows = {row.name: row for row in self.report.parts}
         for name, part in self.engine_parts():
             rows[name.rpartition(".")[2]].kernels = part.program.kernels()
@@ -117,7 +117,7 @@ def load(path: str | os.PathLike[str], *, trusted: bool = False) -> LoweredModul
 
     Args:
         path: the directory that `LoweredModule.save` wrote.
-        trusted: load it although it was not written by this user. It can run any code.
+        trusted: load it even if it was not written by this user. It can run any code.
 
     Raises:
         FileNotFoundError: there is no saved model at `path`.
@@ -144,7 +144,7 @@ def lower(
     options: BuildOptions | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> LoweredModule:
-    """Lower a model to an engine; what has no converter stays in PyTorch.
+    """Lower a model to an engine; nodes without a converter stay in PyTorch.
 
     Args:
         model: a module in evaluation mode (captured here) or a GraphModule.
@@ -153,16 +153,16 @@ def lower(
         engine: the name of an engine; `fxlib.lowering.table()` has them.
         precision: "fp32", "fp16" or "bf16", by casts in the graph, or in the engine if it supports the precision;
             inputs and outputs keep their dtypes. int8 comes from quantize and dequantize nodes in the graph.
-        dynamic: which dimensions may change between calls; see `fxlib.lowering.inputs.Dynamic`.
+        dynamic: the dimensions that may change between calls; see `fxlib.lowering.inputs.Dynamic`.
         capture: "fx" for a symbolic trace, "export" for torch.export; None is the first that succeeds, and the report
             says which.
         concrete_args: further arguments of `forward` by name, as in `fxlib.symbolic_trace`.
         min_nodes: the smallest number of operators in a part that goes to the engine.
-        options: how programs are built.
+        options: options for the build.
         progress: called with the stage's name and the fraction done, between stages and before each build.
 
     Raises:
-        EngineError: the engine is missing, or refused the model.
+        EngineError: the engine is missing, or rejected the model.
         ValueError: the model is in training mode, or an option is unknown.
         TypeError: an argument is of the wrong type, or the inputs do not fit.
         CaptureError: neither torch.fx nor torch.export captures the model.
@@ -202,12 +202,12 @@ def lower(
 
 
 _APART = 1e-2
-"""A relative difference from eager that no engine makes in fp32."""
+"""A relative difference from eager that is too large for any engine in fp32."""
 
 
 @dataclass
 class _Made:
-    """A lowered model in the making."""
+    """A lowered model under construction."""
 
     model: torch.nn.Module
     prepared: Prepared
@@ -215,13 +215,13 @@ class _Made:
     options: BuildOptions
     precision: str
     half: torch.dtype | None
-    """What the graph's floating-point values are cast to."""
+    """The dtype of the graph's floating-point values."""
 
     def build(self, say: Callable[[str, float], None]) -> LoweredModule:
-        """With a program of the engine for each part. A node that it refuses stays in PyTorch.
+        """Build a program of the engine for each part. A node that it rejects stays in PyTorch.
 
         Raises:
-            EngineError: it refuses the model.
+            EngineError: it rejects the model.
             ValueError: the model itself fails.
         """
         start = time.perf_counter()
@@ -249,12 +249,12 @@ class _Made:
         return LoweredModule(casting, report, self.options, prepared.inputs, prepared.captured.output)
 
     def _programs(self, say: Callable[[str, float], None]) -> dict[str, tuple[Program, float]]:
-        """The program of each part, and the milliseconds that it took."""
+        """The program of each part, and its build time in milliseconds."""
         found: dict[str, tuple[Program, float]] = {}
         for name, exported in self.prepared.exports.items():
             say(f"build {name}", 0.3 + 0.6 * len(found) / len(self.prepared.exports))
             begun = time.perf_counter()
-            # An engine refuses a model that gives nothing, such as that of a result that nobody reads.
+            # An engine rejects a model without outputs, as for an unused result.
             program = self.engine.build(exported, self.options) if exported.model.graph.outputs else NothingToRun()
             found[name] = program, (time.perf_counter() - begun) * 1e3
         return found
@@ -264,15 +264,15 @@ class _Made:
         return Aliases(self.prepared.captured.gm).changes_state()
 
     def compare(self, lowered: LoweredModule) -> None:
-        """Run both on the example inputs and write the largest differences into the report; does nothing where the
-        inputs have no data. What forward writes to is put back."""
+        """Run both on the example inputs and write the largest differences into the report; does nothing if the inputs
+        have no data. State that forward changes is restored."""
         inputs, report, writes = lowered.inputs, lowered.report, self._writes()
         if any(tensor.is_meta for tensor in [*inputs.tensors, *self.model.parameters()]):
             return
         if any("cannot_run" in part.info for part in report.parts):
             return
         start = time.perf_counter()
-        calls = 2 if writes else 1  # what a call writes, the next one reads
+        calls = 2 if writes else 1  # the second call reads the state that the first one changed
         with torch.no_grad():
             expected = take_apart(_run(self.model, inputs, writes, calls))[0]
             with unchanged(self.model), data_kept(self.model, writes):
@@ -281,7 +281,7 @@ class _Made:
         report.timings["compare"] = (time.perf_counter() - start) * 1e3
 
     def misled(self, lowered: LoweredModule) -> str | None:
-        """Where the trace, and not the engine, is why the result is not eager's: what is wrong with it, in words."""
+        """If the result differs from eager because of the trace, not the engine: its error, as text."""
         captured, inputs, found = self.prepared.captured, lowered.inputs, lowered.report.max_rel_error
         traced = captured.by == "fx" and not isinstance(adopted(self.model), GraphModule) and self.half is None
         if not traced or found is None or found < _APART:
@@ -305,11 +305,10 @@ class _Made:
 
 
 def _run(model: torch.nn.Module, inputs: Inputs, writes: bool, calls: int = 1) -> list[Any]:
-    """What calls of the model itself give for the example; what it holds is as before, parameters where `writes` says
-    so.
+    """The results of calling the model itself on the example; its state is restored, and its parameters with `writes`.
 
     Raises:
-        ValueError: it fails.
+        ValueError: the model fails.
     """
     try:
         with torch.no_grad(), unchanged(model), data_kept(model, writes):

@@ -1,4 +1,4 @@
-"""The nodes of a model that no engine could take, found without building anything: fast enough to follow edits."""
+"""The nodes of a model that no engine can run, found without building anything: fast enough for every edit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Obstacle:
     span: Span | None
     call_path: tuple[Span, ...]
     cause: str | None = None
-    """The earlier node that this one stays in PyTorch for, where there is one."""
+    """The earlier node because of which this one stays in PyTorch, if any."""
 
 
 def check(

@@ -1,4 +1,4 @@
-"""Which nodes of a trace the nodes of an exported program come from: those of the same call of the same module."""
+"""The origins of an exported program's nodes in a trace: nodes of the same call of the same module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fxlib.lowering.places import path_of, span_of
 @dataclass
 class Origins:
     """``of``: exported node -> the node of the trace that it comes from.  ``values``: traced node -> the exported one
-    that has its value."""
+    with its value."""
 
     of: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Origins:
 
 
 def origins(traced: Sequence[Node], exported: Sequence[Node]) -> Origins:
-    """Where exported nodes come from. Those of a call of a leaf module come from that, the last with its value; those
-    of the functions that a module calls itself from one of these."""
+    """The origins of exported nodes. Those of a leaf module's call come from that call, and the last has its value;
+    those of functions that a module calls itself come from one of these."""
     leaves = {_calls(node)[-1]: node for node in traced if node.op == "call_module" and _calls(node)}
     inputs = iter(node for node in traced if node.op == "placeholder")
     ends = iter(node for node in traced if node.op == "output")
@@ -54,9 +54,9 @@ def origins(traced: Sequence[Node], exported: Sequence[Node]) -> Origins:
 
 
 def _align(traced: list[Node], exported: list[Node], found: Origins) -> None:
-    """The functions of one call of a module, in order: those of one name belong together, and what lies between them to
-    what lies there in the trace, where that is one node or one of that line. Where nothing is left there, it is a
-    further step of the one before, or one towards the next, on the same line. Of others it is not known."""
+    """Align the functions of one module call, in order. Equal names match; nodes between two matches belong to the
+    trace's nodes there, if that is one node or one of the same line. If none is left there, they belong to the node
+    before or after, on the same line. Others have no origin."""
     names = [[_name(node) for node in nodes] for nodes in (traced, exported)]
     at = there = 0
     for block in SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks():
@@ -72,7 +72,7 @@ def _align(traced: list[Node], exported: list[Node], found: Origins) -> None:
 
 
 def _calls(node: Node) -> list[str]:
-    """The calls of modules that lead to a node, such as ``layer1.0.relu@1`` for the second of it; not the root's."""
+    """The module calls that lead to a node, such as ``layer1.0.relu@1`` for the second call, without the root."""
     stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
     return [str(key) for key in stack if key]
 
@@ -90,7 +90,7 @@ _SAME = {
     **dict.fromkeys(("mT", "T", "t", "numpy_T", "permute", "swapaxes", "swapdims"), "transpose"),
     **dict.fromkeys(("float", "half", "type", "to_copy"), "to"),
 }
-"""What operators are called by one name here."""
+"""Operators that count as having the same name."""
 
 
 def _name(node: Node) -> str:

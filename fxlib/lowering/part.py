@@ -13,13 +13,13 @@ from fxlib.lowering.onnx.export import Constant, Exported, Number
 
 
 class EnginePart(torch.nn.Module):
-    """A part that an engine runs. Called with the part's inputs, it gives what the part's graph gives."""
+    """A part that an engine runs. It takes the inputs and returns the results of the part's graph."""
 
     def __init__(self, exported: Exported, program: Program) -> None:
         super().__init__()
         self.exported = exported
         self.program = program
-        # The usual part returns tensors only; then the results need no sorting in.
+        # Usually all results are tensors, and need no sorting.
         plain = exported.outputs == list(range(len(exported.outputs)))
         self._single = plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
 
@@ -38,7 +38,7 @@ class EnginePart(torch.nn.Module):
         )
 
     def values(self, *args: Any) -> dict[str, torch.Tensor]:
-        """What the program's kernels give, as `Program.values`."""
+        """The results of the program's kernels, as in `Program.values`."""
         return self.program.values(self._given(args))
 
     def _given(self, args: Sequence[Any]) -> list[Any]:
@@ -47,7 +47,7 @@ class EnginePart(torch.nn.Module):
 
 
 def _scalar(value: Any) -> Any:
-    """A size that another part found, as the engine takes it; what is no number is left to the program to refuse."""
+    """A size that another part computed, in the engine's form; the program rejects anything that is not a number."""
     return torch.tensor(value) if isinstance(value, int) else value
 
 

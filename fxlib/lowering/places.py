@@ -1,4 +1,4 @@
-"""The source of a node: where the trace saw it, or where the stack trace that torch.export keeps says that it was."""
+"""The source of a node: from the trace, or from the stack trace that torch.export keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in ', re.MULT
 
 
 def span_of(node: Node) -> Span | None:
-    """The expression that made a node; the whole line where only that is known."""
+    """The expression that made a node; the whole line if only that is known."""
     if node._site is not None:
         return node.span
     path = _lines(node.meta.get("stack_trace") or "")
@@ -21,13 +21,13 @@ def span_of(node: Node) -> Span | None:
 
 
 def path_of(node: Node) -> tuple[Span, ...]:
-    """The calls from the root's forward to that expression, which is last."""
+    """The calls from the root's forward to that expression, which comes last."""
     return tuple(node.call_path) if node._site is not None else _lines(node.meta.get("stack_trace") or "")
 
 
 @lru_cache(maxsize=4096)
 def _lines(stack_trace: str) -> tuple[Span, ...]:
-    """The lines of the user's that a stack trace names, without indentation."""
+    """The user's lines in a stack trace, without indentation."""
     found = []
     for frame in _FRAME.finditer(stack_trace):
         file, line = frame["file"], int(frame["line"])

@@ -1,4 +1,4 @@
-"""What is done to a model before an engine sees it: captured, its shapes found, cut into parts, the parts converted."""
+"""Everything before the build: capture, shape propagation, splitting into parts, conversion of the parts."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from fxlib.lowering.values import propagate, recorded
 
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 VALUE = "lowering_value"
-"""Where the meta of a node has its example value."""
+"""The key of a node's example value in its meta."""
 Progress = Callable[[str, float], None]
 
 
 @dataclass
 class Prepared:
-    """A model in parts, those for an engine converted."""
+    """A model in parts; those for an engine are converted."""
 
     inputs: Inputs
     captured: Captured
     values: dict[Node, Any]
     cut: Split
     exports: dict[str, Exported]
-    """Part -> its ONNX model, for the parts that an engine takes."""
+    """Part -> its ONNX model, for the parts that an engine runs."""
     timings: dict[str, float]
     min_nodes: int = MIN_NODES
     left: dict[Node, Reason] = field(default_factory=dict)
-    """What an engine turned out not to take."""
+    """Nodes that an engine rejected."""
 
     def leave(self, refused: str, reason: Reason) -> bool:
-        """Cut again, with what is like a node in PyTorch: the same operator, with results of the same dtype. False
-        where nothing is left by that.
+        """Split again, leaving nodes like this one in PyTorch: the same operator, with results of the same dtype. False
+        if that changes nothing.
 
         Args:
             refused: the name of its ONNX node.
@@ -69,7 +69,7 @@ class Prepared:
         return True
 
     def report(self, model: str, engine: str, label: str, precision: str) -> LoweringReport:
-        """What is known before anything is built."""
+        """The report before anything is built."""
         parts = []
         for part in self.cut.parts:
             row = PartReport(part.name, engine if part.engine else None, list(part.nodes))
@@ -94,7 +94,7 @@ class Prepared:
         return report
 
     def add_profiles(self) -> None:
-        """Write into the ONNX models what an engine that is built for a range of sizes needs to know."""
+        """Add the size ranges to the ONNX models, for engines that are built for a range of sizes."""
         roots = self._roots()
         for name, exported in self.exports.items():
             placeholders = getattr(self.cut.module, name).graph.find_nodes(op="placeholder")
@@ -107,7 +107,7 @@ class Prepared:
 def precision_of_graph(
     model: torch.nn.Module, engine: Engine, precision: str, wanted: str | None, min_nodes: int, caller: str
 ) -> torch.dtype | None:
-    """What floating-point values are cast to within the graph; None for what they are. Checks arguments of `lower`.
+    """The dtype to which the graph casts floating-point values; None for no cast. Checks arguments of `lower`.
 
     Raises:
         TypeError, ValueError: one of them is of the wrong type, unknown, or the model is in training mode.
@@ -145,9 +145,9 @@ def prepare(
         model: a module in evaluation mode, or a GraphModule.
         example_inputs, dynamic, concrete_args: see `Inputs`.
         wanted, dtype: see `capture`.
-        min_nodes: the smallest part that is worth an engine.
+        min_nodes: the smallest part that goes to an engine.
         shapes_only: whether parameters may be on the meta device; the result cannot be built then.
-        caller: what errors begin with.
+        caller: the prefix of error texts.
         say: called with the stage's name and the fraction done.
 
     Raises:
@@ -156,7 +156,7 @@ def prepare(
     """
     clock = _Clock()
     inputs = Inputs(model.forward, example_inputs, dynamic, concrete_args, caller)
-    with collector_paused():  # the objects of a conversion set off a collection that takes longer than it
+    with collector_paused():  # a conversion creates many objects; a collection would take longer than it
         say("trace", 0.0)
         captured = capture(model, inputs, wanted, dtype)
         clock.mark("trace")
@@ -171,7 +171,7 @@ def prepare_captured(
     say: Progress = lambda stage, done: None,
     clock: _Clock | None = None,
 ) -> Prepared:
-    """What comes after the capture, whose graph is changed; arguments as those of `prepare`."""
+    """The steps after the capture, whose graph is changed; arguments as for `prepare`."""
     clock = clock or _Clock()
     with collector_paused():
         say("shapes", 0.1)
@@ -183,7 +183,7 @@ def prepare_captured(
 
 
 def known_values(captured: Captured, inputs: Inputs) -> dict[Node, Any]:
-    """The example value of every node; functions of libraries are opened where that lets them be converted."""
+    """The example value of every node; library functions are inlined if they can then be converted."""
     gm = captured.gm
     if captured.by == "export":
         return recorded(gm)
@@ -202,10 +202,10 @@ def _parts(
     clock: _Clock,
     left: Mapping[Node, Reason] | None = None,
 ) -> tuple[Split, dict[str, Exported]]:
-    """Split, and convert each engine part. What turns out not to convert in its part stays in PyTorch, like `left`."""
+    """Split, and convert each engine part. Nodes that fail to convert in their part stay in PyTorch, like `left`."""
     for node, value in values.items():
         node.meta[ORIGIN] = node.name
-        node.meta[VALUE] = value  # the copies of a node in the parts may have other names, but they have its meta
+        node.meta[VALUE] = value  # copies of a node in the parts keep its meta, but may have other names
     nodes = {node.name: node for node in gm.graph.nodes}
     found = dict(left or {})
     while True:

@@ -1,4 +1,4 @@
-"""Where the time of a lowered model goes: by layer, and so by source line."""
+"""The time of a lowered model by layer, and so by source line."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fxlib.lowering.report import LoweringReport
 
 @dataclass
 class LayerTime:
-    """The time of one run that is spent for a node: by its kernel, or by the part that stays in PyTorch."""
+    """The time spent on a node in one run: in its kernel, or in PyTorch."""
 
     node: str
-    """The node that the time is reported at; empty for what the engine adds, such as changes of layout."""
+    """The node that the time is reported at; empty for kernels that the engine adds, such as changes of layout."""
     nodes: list[str]
     """All nodes that are computed in that time."""
     part: str
     kernels: list[str]
-    """What the engine calls its kernels; empty in PyTorch."""
+    """The engine's name for its kernels; empty in PyTorch."""
     ms: float
     share: float
-    """Of the sum of all."""
+    """The share of the total time."""
     span: tuple | None
     call_path: list[tuple]
 
@@ -44,8 +44,8 @@ def layer_times(
     Args:
         model: a lowered model.
         report: its report.
-        inputs: what it is called with.
-        runs: timed runs of what stays in PyTorch, and of each kernel.
+        inputs: its arguments.
+        runs: number of timed runs of each kernel and each node in PyTorch.
     """
     watched: dict[str, _Watch] = {}
     parts = {part.name: part for part in report.parts}
@@ -72,7 +72,7 @@ def layer_times(
 
 
 class _Watch:
-    """Times the calls of one part, and keeps what it was called with. It enters itself when its part first runs."""
+    """Times the calls of one part, and keeps its arguments. It registers itself when its part first runs."""
 
     def __init__(self, name: str, module: torch.nn.Module, watched: dict[str, _Watch]) -> None:
         self.name, self.watched = name, watched

@@ -1,6 +1,6 @@
-"""For an engine that is built for a range of sizes: the smallest, the usual and the largest shape of its inputs.
+"""Input shapes (smallest, usual, largest) for engines that are built for a range of sizes.
 
-The usual sizes are those of the example. A size within the model follows from those of its inputs.
+The usual sizes are those of the example. A size within the model is computed from those of its inputs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from fxlib.lowering.onnx.export import Exported
 
 _LARGEST, _TIMES = 64, 4
-"""Without an end, sizes go to 64, or to four times that of the example where that is more."""
+"""The largest size if unbounded: 64, or four times the example's if that is more."""
 _UNKNOWN = (1, 8, _LARGEST)
-"""For a size that no input has, such as the number of what a mask selects, or that has no value at an end."""
+"""For a size that does not follow from the inputs, such as the number of elements that a mask selects, or that has no
+value at an end of the range."""
 _CORNERS = 4
-"""A size that follows from at most that many others is looked at for every combination of their ends."""
+"""If a size depends on at most this many others, every combination of their limits is evaluated."""
 
 
 def add(exported: Exported, placeholders: Sequence[Node], values: Mapping[Node, Any], roots: Mapping[Any, Any]) -> None:
@@ -57,7 +58,7 @@ def roots_of(inputs: Inputs, placeholders: Sequence[Node], values: Mapping[Node,
                 continue
             (symbol,) = size.node.expr.free_symbols
             low, usual, high = (_root(size, symbol, each) for each in _range(given, tensor.shape[dim]))
-            if symbol in roots:  # several dimensions that are equal
+            if symbol in roots:  # several equal dimensions
                 low, usual, high = max(low, roots[symbol][0]), roots[symbol][1], min(high, roots[symbol][2])
             roots[symbol] = low, usual, max(low, high)
     return roots
@@ -69,7 +70,7 @@ def _range(given: Range | None, size: int) -> tuple[int, int, int]:
 
 
 def _root(size: torch.SymInt, symbol: Any, value: int) -> int:
-    """The symbol's size where a linear expression of it has a value."""
+    """The symbol's size at which a linear expression of it has a given value."""
     shift = int(size.node.expr.subs(symbol, 0))
     factor = int(size.node.expr.subs(symbol, 1)) - shift
     return max((value - shift) // factor, 1) if factor else value
@@ -79,7 +80,7 @@ def of_example(size: torch.SymInt, roots: Mapping[Any, Any]) -> int:
     """The size on the example inputs.
 
     Raises:
-        KeyError: it does not follow from theirs.
+        KeyError: it does not follow from the inputs.
     """
     expression = size.node.expr
     return int(expression.subs({symbol: roots[symbol][1] for symbol in expression.free_symbols}))
@@ -95,7 +96,7 @@ def _profile(size: int | torch.SymInt, roots: Mapping[Any, Any]) -> tuple[int, i
         known = {symbol: roots.get(symbol, _UNKNOWN)[end] for symbol, end in zip(symbols, ends, strict=True)}
         try:
             return [max(int(expression.subs(known)), 1)]
-        except (ArithmeticError, AssertionError, TypeError, ValueError):  # as 64 // (n - 1) where n is 1
+        except (ArithmeticError, AssertionError, TypeError, ValueError):  # such as 64 // (n - 1) for n = 1
             return unknown
 
     corners: Iterable[Sequence[int]] = [(end,) * len(symbols) for end in (0, 2)]

@@ -1,4 +1,4 @@
-"""What came of a lowering: parts, operators, reasons, sizes, times, errors."""
+"""The report of a lowering: parts, operators, reasons, sizes, times, errors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ class PartReport:
 
     name: str
     engine: str | None
-    """The engine that runs it, or None where it stays in PyTorch."""
+    """The engine that runs it, or None for PyTorch."""
     nodes: list[str]
     operators: dict[str, int] = field(default_factory=dict)
     """ONNX operator -> count."""
     weights_bytes: int = 0
-    convert_ms: float = 0.0
     build_ms: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
     """Facts about the program: see `fxlib.lowering.Program`."""
     kernels: list[Kernel] = field(default_factory=list)
-    """What the engine made of it, where `LoweredModule.list_kernels` has written that."""
+    """The engine's kernels, once `LoweredModule.list_kernels` was called."""
 
 
 @dataclass
@@ -37,7 +36,7 @@ class LoweringReport:
     model: str
     engine: str
     label: str
-    """The engine's name for people."""
+    """The engine's display name."""
     precision: str
     parts: list[PartReport]
     reasons: dict[str, str]
@@ -49,9 +48,9 @@ class LoweringReport:
     timings: dict[str, float]
     """Stage -> milliseconds: trace, values, split, convert, build, and compare, which runs the model and the result."""
     captured_by: str = "torch.fx"
-    """What made the graph: "torch.fx" (a symbolic trace) or "torch.export"."""
+    """The capture that made the graph: "torch.fx" (a symbolic trace) or "torch.export"."""
     not_traced: str | None = None
-    """Why there is no symbolic trace, where torch.export took its place."""
+    """Why there is no symbolic trace, if torch.export was used."""
     built: bool = True
     """False for a preview: nothing was built, run or compared."""
     dynamic: dict[str, list[int]] = field(default_factory=dict)
@@ -60,8 +59,8 @@ class LoweringReport:
     """One for each node, in the order of the graph."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
-    """Largest difference from eager on the example inputs, relative to the largest eager magnitude; None where
-    inputs have no data, infinite where only one of both has NaN or an infinity."""
+    """Largest difference from eager on the example inputs, relative to the largest eager magnitude; None if inputs have
+    no data, infinite if only one has NaN or an infinity."""
 
     @property
     def complete(self) -> bool:
@@ -69,7 +68,7 @@ class LoweringReport:
         return not self.reasons
 
     def share(self, part: PartReport) -> float | None:
-        """The part's share of the floating-point operations that are known, from 0 to 1; None where there are none."""
+        """The part's share of the known floating-point operations, from 0 to 1; None if there are none."""
         total = sum(layer.flops or 0 for layer in self.layers)
         return sum(layer.flops or 0 for layer in self.layers if layer.part == part.name) / total if total else None
 

@@ -1,5 +1,4 @@
-"""What a model computes on its way through one call: the values of a graph's nodes, those of a model in parts, and what
-each call of each module gives in eager."""
+"""Intermediate values of one call: of a graph's nodes, of a model in parts, and of each module call in eager."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ from fxlib.transform.interpreter import Interpreter
 
 Values = dict[str, Any]
 Part = Callable[..., tuple[Any, Values]]
-"""A part that an engine takes: of its arguments, its result and the values of its nodes by their names."""
+"""The engine part: from its arguments to its result and the values of its nodes by name."""
 _WHOLE = "(model)"
 
 
 class _Recording(Interpreter):
-    """Keeps the value of each node as it was when it was computed: a later one may write to it."""
+    """Keeps the value of each node as computed, since later nodes may write to it."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
@@ -55,14 +54,14 @@ class _InParts(_Recording):
         else:
             inner = _Recording(self.submodules[target])
             result = inner.run(*args)
-            # A part names its nodes anew. What it is given has its value already, and may have been written to since.
+            # Nodes have new names in a part. Its inputs have their value already, and may have been written to since.
             own = [node for node in inner.graph.nodes if node.op != "placeholder" and ORIGIN in node.meta]
             values = {node.meta[ORIGIN]: inner.values[node.name] for node in own}
         self.values.update(values)
         return result
 
     def counts(self, n: Node) -> bool:
-        """What takes the results of the parts apart may be named like a node of the model."""
+        """Whether a node counts: those that unpack the results of parts may have the name of a node of the model."""
         return n.op in ("placeholder", "output")
 
 
@@ -75,7 +74,8 @@ def of_graph(gm: GraphModule, tensors: Sequence[torch.Tensor]) -> Values:
 
 
 def of_parts(prepared: Prepared, run: Callable[[str], Part]) -> Values:
-    """The values of the nodes of a model in parts: of those that stay in PyTorch, and what ``run`` knows of others."""
+    """The values of the nodes of a model in parts: of those in PyTorch, and of others as far as ``run`` returns
+    them."""
     parts = {name: run(name) for name in prepared.exports}
     recording = _InParts(prepared, parts)
     with torch.no_grad():
@@ -84,8 +84,7 @@ def of_parts(prepared: Prepared, run: Callable[[str], Part]) -> Values:
 
 
 def of_onnx(prepared: Prepared) -> Callable[[str], Part]:
-    """Runs a part as ONNX with all its values as outputs: what an engine would join into one kernel is then computed
-    apart."""
+    """Runs a part as ONNX with all its values as outputs, so that nothing is fused."""
 
     def run(name: str) -> Part:
         part = prepared.cut.module.get_submodule(name)
@@ -112,7 +111,7 @@ def of_onnx(prepared: Prepared) -> Callable[[str], Part]:
 
 
 def of_programs(prepared: Prepared, programs: Mapping[str, Program]) -> Callable[[str], Part]:
-    """Runs a part as an engine built it, with the values that it gives of its own accord, and its results."""
+    """Runs a part as built by an engine, with the intermediate values that it provides, and its results."""
 
     def run(name: str) -> Part:
         exported = prepared.exports[name]
@@ -134,7 +133,7 @@ def of_programs(prepared: Prepared, programs: Mapping[str, Program]) -> Callable
 
 
 def of_modules(model: torch.nn.Module, inputs: Inputs) -> Values:
-    """What each call of each module gives in eager, by `call_of`."""
+    """The result of each module call in eager, by `call_of`."""
     found: Values = {}
     counts: dict[str, int] = {}
     hooks = []
@@ -157,8 +156,8 @@ def of_modules(model: torch.nn.Module, inputs: Inputs) -> Values:
 
 
 def call_of(node: Node) -> str:
-    """Which call of which module gives a node's value, such as ``layer1.0.relu@1`` for the second one; empty where
-    none does."""
+    """The module call that returns a node's value, such as ``layer1.0.relu@1`` for the second call; empty if none
+    does."""
     stack = node.meta.get("nn_module_stack") or {}
     if node.op == "output":
         return _WHOLE

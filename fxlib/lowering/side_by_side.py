@@ -1,8 +1,7 @@
-"""A model in each form that it has on its way to an engine, node by node: traced, exported, fused or quantized, as
-ONNX, as an engine runs it.
+"""A model in each of its forms on the way to an engine, node by node: traced, exported, fused or quantized, as ONNX,
+and as an engine runs it.
 
-Each node of a later stage knows the nodes of the first one that it comes from, and, where the stages are run, how far
-its value is from eager's.
+Each node of a later stage has its origins in the first one and, if the stages are run, its difference from eager.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from fxlib.lowering.places import path_of, span_of
 from fxlib.lowering.runs import Values, call_of, of_graph, of_modules
 
 TOLERANCE = 1e-3
-"""A value that is further from eager's than this, relative to the largest magnitude there, has diverged."""
+"""A value that differs more from eager than this, relative to the largest magnitude there, has diverged."""
 QUANTIZED_TOLERANCE = 0.1
-"""The same where the model is quantized: 8 bits alone take most values further than `TOLERANCE`."""
+"""The same for a quantized model: with 8 bits alone, most values differ by more than `TOLERANCE`."""
 
 
 @dataclass
 class Stage:
-    """One form of the model; ``problem`` says why it has none, ``note`` what to know of its values."""
+    """One form of the model; ``problem`` says why there is none, ``note`` is a remark about its values."""
 
     name: str
     steps: list[Step] = field(default_factory=list)
@@ -46,12 +45,12 @@ class Stage:
 
     @property
     def mapped(self) -> int:
-        """How many steps have origins."""
+        """The number of steps with origins."""
         return sum(bool(step.origins) for step in self.steps)
 
     @property
     def diverges(self) -> str | None:
-        """The first step that is further from eager than the stage's tolerance."""
+        """The first step whose difference from eager exceeds the stage's tolerance."""
         return next((step.name for step in self.steps if (step.max_rel or 0.0) > self.tolerance), None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,14 +94,14 @@ def stages(
     Args:
         model: a module in evaluation mode.
         example_inputs, concrete_args: see `lower`.
-        traced: its trace, where there is one already.
+        traced: its trace, if there is one already.
         compare: run each stage on the example, and compare its values with eager's.
-        quantize: show the model quantized in place of fused; ONNX and the engine then have it so, too.
+        quantize: show the model quantized instead of fused, also for ONNX and the engine.
         engine: the name of the engine at the end; `fxlib.lowering.table()` has them.
         say: called with the stage's name and the fraction done.
 
     Raises:
-        EngineError: there is no such engine here.
+        EngineError: the engine is not available here.
         CaptureError: neither torch.fx nor torch.export captures the model.
         TypeError, ValueError: see `lower`.
         ValueError: it is to be compared, and fails on the example.
@@ -177,7 +176,7 @@ def _compare(form: Form, eager: Values) -> None:
 
 
 def _lines(found: Stages) -> list[str]:
-    """For people: how the stages map, and the nodes of the first with what became of them."""
+    """As text: how the stages map, and the nodes of the first with their counterparts."""
     lines = [f"{found.model}:"]
     for stage in found.stages:
         said = stage.problem or f"{len(stage.steps)} nodes, {stage.mapped} of them known from the first stage"

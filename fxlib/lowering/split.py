@@ -1,8 +1,8 @@
 """Which nodes go to the engine together, and which stay in PyTorch.
 
 Nodes get levels in topological order: convertible nodes even ones, the others odd ones, each the lowest level of its
-parity that is not below its inputs'. Nodes of one even level are one part. Edges never lead to a lower level, so
-parts cannot depend on each other in a circle, and a part is as large as that allows.
+parity that is not below its inputs'. Nodes of one even level are one part. Edges never lead to a lower level, so parts
+cannot depend on each other in a cycle, and are as large as that allows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fxlib.passes.aliases import Aliases
 from fxlib.passes.split_module import split_module
 
 MIN_NODES = 3
-"""A part with fewer converted nodes than this stays in PyTorch: entering an engine costs more than it saves."""
+"""A part with fewer converted nodes than this stays in PyTorch: calling an engine costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def split(
     Args:
         gm: a GraphModule.
         values: example values from `fxlib.lowering.values.propagate`.
-        min_nodes: the smallest number of converted operators that is worth an engine.
-        known: nodes that stay in PyTorch for a reason that was found elsewhere.
+        min_nodes: the smallest number of converted operators in a part for an engine.
+        known: nodes that stay in PyTorch for a reason found elsewhere.
     """
     reasons, levels = plan(gm, values, min_nodes, known)
     outer = split_module(gm, gm, lambda node: levels[node])
@@ -69,7 +69,7 @@ def split(
 def plan(
     gm: GraphModule, values: dict[Node, Any], min_nodes: int, known: Mapping[Node, Reason] | None = None
 ) -> tuple[dict[Node, Reason], dict[Node, int]]:
-    """Which nodes stay in PyTorch, and the level of every node; nothing is cut yet."""
+    """The nodes that stay in PyTorch, and the level of every node; nothing is split yet."""
     aliases = Aliases(gm)
     reasons = {**unsupported(gm, values, aliases), **(known or {})}
     alone = not reasons
@@ -83,7 +83,7 @@ def plan(
 
 
 def _keep_memory_together(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> None:
-    """What shares memory with a node that writes in place in PyTorch stays there: an engine would give it a copy."""
+    """Nodes that share memory with an in-place write in PyTorch stay there: an engine would get a copy."""
     for write in aliases.writes:
         if write in reasons:
             for member in aliases.group(write):
@@ -93,8 +93,7 @@ def _keep_memory_together(gm: GraphModule, reasons: dict[Node, Reason], aliases:
 
 
 def _in_level_order(outer: GraphModule) -> None:
-    """Call the parts in the order of their levels: a read and a write of the same memory are ordered by nothing
-    else."""
+    """Call the parts in the order of their levels: nothing else orders a read and a write of the same memory."""
     output = outer.graph.output_node()
     calls = outer.graph.find_nodes(op="call_module")
     for call in sorted(calls, key=lambda node: int(str(node.target).rpartition("_")[2])):
@@ -107,7 +106,7 @@ def _in_level_order(outer: GraphModule) -> None:
 
 def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
     levels: dict[Node, int] = {}
-    # Edges that are no data: reads and writes of the same memory keep their order.
+    # Edges without data: reads and writes of the same memory keep their order.
     before: dict[Node, list[Node]] = defaultdict(list)
     for write in aliases.writes:
         if write in reasons:
@@ -126,7 +125,7 @@ def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> d
 
 
 def _pull_unpacking(gm: GraphModule, levels: dict[Node, int]) -> None:
-    """Picking an item out of a tuple stays with the node that made the tuple: an engine passes tensors only."""
+    """Keep `getitem` of a tuple with the node that made it, since engines pass tensors only."""
     for node in gm.graph.find_nodes(op="call_function", target=operator.getitem):
         source, index = node.args
         if levels.get(source, 0) % 2 == 1 and not isinstance(index, (slice, tuple)) and _is_tuple(source):

@@ -1,7 +1,7 @@
-"""Lowered models in a directory, and how a saved one is known to be ours.
+"""Lowered models saved in a directory, and the seal that shows who wrote them.
 
 A saved model holds pickled PyTorch parts: it is not loaded unless the directory carries a seal made with this user's
-key, or the caller says `trusted=True`.
+key, or the caller passes `trusted=True`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEY_BYTES = 32
 
 
 def _key() -> bytes:
-    """This user's key. It is never there in part: a new one is written, then named.
+    """This user's key. It is created atomically: a new one is written, then renamed.
 
     Raises:
         UntrustedModel: the file is not a key that only this user can read.
@@ -74,7 +74,7 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
     """Write a lowered model to a directory: the ONNX model of each engine part, the PyTorch parts, a manifest, a seal.
 
     Args:
-        folder: the directory; made where it is missing.
+        folder: the directory; created if missing.
         module: the parts.
         state: the rest of the lowered model, its report and options among them.
     """
@@ -131,7 +131,7 @@ def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
 
 
 def _sealed(folder: Path) -> bool:
-    """Whether this user wrote the directory, and nobody changed it since."""
+    """Whether this user wrote the directory, and it was not changed since."""
     try:
         seal = json.loads((folder / "seal.json").read_text())
         fits = hmac.compare_digest(seal["seal"], _seal(folder, [Path(name).name for name in seal["files"]]))

@@ -1,7 +1,7 @@
-"""Values in nested structures, taken apart into their tensors and a form from which they are put together again.
+"""Nested structures split into their tensors and a form, from which they can be rebuilt.
 
 pytree knows tuples, lists, dicts and what libraries register. The attributes of other objects, such as the caches that
-language models return, are looked through as well: an engine passes tensors, and a caller wants the object back.
+language models return, are traversed as well: an engine passes tensors, while a caller expects the object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.utils._pytree as pytree
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
-_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)  # each holds all that an export knows
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)  # each holds everything that an export knows
 _WHOLE = (torch.nn.Module, type, types.ModuleType, *_FUNCTIONS, *_SIZES)
 
 
@@ -34,7 +34,7 @@ TENSOR = _Tensor()
 
 @dataclass
 class Constant:
-    """A value that holds no tensor: it is the same in every call."""
+    """A value without tensors: it is the same in every call."""
 
     value: Any
 
@@ -56,11 +56,11 @@ class Form:
 
     @property
     def single(self) -> bool:
-        """Whether it is one tensor and nothing around it."""
+        """Whether it is a single tensor without a structure."""
         return self.leaves == [TENSOR] and self.spec.is_leaf()
 
     def labels(self, name: str) -> Iterator[str]:
-        """A name for each of its tensors: `x`, or `x[0]`, `x[1]` where there are several."""
+        """A name for each of its tensors: `x`, or `x[0]`, `x[1]` for several."""
         count = self.count()
         yield from [name] if self.single else (f"{name}[{index}]" for index in range(count))
 
@@ -76,8 +76,8 @@ class Form:
 
 
 def take_apart(value: Any, seen: frozenset[int] = frozenset()) -> tuple[list[Any], Form]:
-    """The tensors of a value in order, and its form. A size that an export does not know counts as one: the engine
-    gives it."""
+    """The tensors of a value in order, and its form. A size that an export does not know counts as a tensor, which the
+    engine returns."""
     flat, spec = pytree.tree_flatten(value)
     tensors: list[Any] = []
     leaves: list[_Tensor | Constant | Object] = []
@@ -98,8 +98,7 @@ def take_apart(value: Any, seen: frozenset[int] = frozenset()) -> tuple[list[Any
 
 
 def holds_symbols(value: Any) -> bool:
-    """Whether an object that pytree does not know has symbolic sizes among its attributes: it is another one in each
-    call."""
+    """Whether an object unknown to pytree has symbolic sizes among its attributes, so that it varies between calls."""
     for leaf in pytree.tree_leaves(value):
         held = getattr(leaf, "__dict__", None)
         if held and not isinstance(leaf, _WHOLE) and any(isinstance(each, _SIZES) for each in pytree.tree_leaves(held)):
@@ -108,7 +107,7 @@ def holds_symbols(value: Any) -> bool:
 
 
 def put_together(form: Form, tensors: Iterator[Any]) -> Any:
-    """A value of that form with these in the places of its tensors."""
+    """A value of that form with these tensors."""
     flat: list[Any] = []
     for leaf in form.leaves:
         if isinstance(leaf, Constant):
@@ -124,7 +123,7 @@ def put_together(form: Form, tensors: Iterator[Any]) -> Any:
 
 
 def same_form(one: Form, other: Form) -> bool:
-    """Whether values of both differ in their tensors only."""
+    """Whether values of both forms differ in their tensors only."""
     if one.spec != other.spec or len(one.leaves) != len(other.leaves):
         return False
     for a, b in zip(one.leaves, other.leaves, strict=True):

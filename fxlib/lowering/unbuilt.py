@@ -1,4 +1,4 @@
-"""What lowering a model would give, without an engine: parts, layers, and what stays in PyTorch and why."""
+"""A preview of lowering a model, without an engine: parts, layers, and which nodes stay in PyTorch and why."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def preview(
     min_nodes: int = MIN_NODES,
     progress: Callable[[str, float], None] | None = None,
 ) -> LoweringReport:
-    """The report that `lower` would give, up to what only a build and a run tell: times of builds, kernels, the
-    difference from eager.
+    """The report of `lower`, without the entries that need a build or a run: build times, kernels, the difference from
+    eager.
 
     The engine need not be installed. Parameters and inputs may be on the meta device: only shapes and dtypes are used,
-    except where a shape depends on values; what depends on them on the meta device counts as not known.
+    except where a shape depends on values; on the meta device, such a shape counts as unknown.
 
     Args: as those of `lower`.
         progress: called with the stage's name and the fraction done.
@@ -39,7 +39,7 @@ def preview(
         EngineError: there is no such engine.
         ValueError: the model is in training mode, or an option is unknown.
         TypeError: an argument is of the wrong type, or the inputs do not fit.
-        CaptureError: the model can be captured in neither way.
+        CaptureError: neither torch.fx nor torch.export captures the model.
 
     Example::
 
@@ -50,7 +50,7 @@ def preview(
     prepared = prepare(
         model, example_inputs, dynamic=dynamic, concrete_args=concrete_args, wanted=capture, dtype=half,
         min_nodes=min_nodes, shapes_only=True, caller="preview()",
-        say=lambda stage, done: None if progress is None else progress(stage, 3 * done),  # of a build, this is a third
+        say=lambda stage, done: None if progress is None else progress(stage, 3 * done),  # a third of a whole build
     )  # fmt: skip
     report = prepared.report(type(model).__name__, engine, chosen.label, precision)
     report.built = False

@@ -1,10 +1,10 @@
-"""The example value of every node of a graph: what a converter must know of shapes, dtypes and Python numbers.
+"""The example value of every node of a graph: the shapes, dtypes and Python numbers that converters need.
 
 Values are tensors on the meta device (no data), so a model of any size costs no memory; with dynamic dimensions they
-are torch's fake tensors, whose sizes are symbolic integers. Where an operator has no rule and cannot run without
-data, its result gets torch's own symbols for the sizes that depend on values, such as the number of what a mask
-selects. Where torch has no such rule either, the graph is run once on the real example inputs and only the metadata is
-kept, unless the sizes of that run may be others in the next one.
+are torch's fake tensors, whose sizes are symbolic integers. If an operator has no rule and cannot run without data, its
+result gets torch's own symbols for data-dependent sizes, such as the number of elements that a mask selects. If torch
+has no such rule either, the graph is run once on the real example inputs and only the metadata is kept, unless its
+sizes may vary from run to run.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DATA = "it depends on the values of tensors"
 _MASKS = (torch.bool, torch.uint8)
 _READS = {"item", "tolist", "numpy", "__int__", "__index__", "__array__"}
 _NO_SIZES = (float, bool, complex, str, type(None))
-"""Of these, what a run computes may differ in the next run and change no shape."""
+"""Types whose values may vary between runs without changing a shape."""
 
 
 class Unknown:
-    """The value of a node that could not be computed without running it; `reason` says why. `cause` is the name of
-    the earlier node whose value is not known, where that is the reason, `what` what is not known of it."""
+    """The value of a node that could not be computed without running it; `reason` says why. `cause` is the name of the
+    earlier unknown node if that is the reason; `what` says what is unknown."""
 
     def __init__(self, reason: str, cause: str | None = None, what: str = "shape") -> None:
         self.reason = reason
@@ -55,8 +55,7 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         dims: per input, the dimensions that may change between calls.
 
     Returns:
-        node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` where it depends on
-        data.
+        node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` if it depends on data.
     """
     if dims is not None and any(dims):
         return _symbolic(gm, inputs, dims)
@@ -73,8 +72,8 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
 
 
 def _by_symbols(gm: GraphModule, inputs: Sequence[Any], values: dict[Node, Any]) -> None:
-    """Fill in the tensors that torch's fake tensors know: with a symbol for each size that depends on values. A number
-    that depends on values stays unknown."""
+    """Fill in values by fake tensors, with a symbol for each data-dependent size. A data-dependent number stays
+    unknown."""
     symbolic = _symbolic(gm, inputs, [()] * len(inputs))
     for node, value in values.items():
         if isinstance(value, Unknown) and tensors_in(symbolic[node]):
@@ -82,7 +81,8 @@ def _by_symbols(gm: GraphModule, inputs: Sequence[Any], values: dict[Node, Any])
 
 
 def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[int]]) -> dict[Node, Any]:
-    """With symbolic sizes. A node that torch computes for one size only, as a GRU for one length, is left unknown."""
+    """Values with symbolic sizes. A node that torch computes for one size only, such as a GRU for one length, stays
+    unknown."""
     fixing: dict[Node, Unknown] = {}
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     while True:
@@ -103,7 +103,7 @@ def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
 
 
 def is_fixed(size: Any) -> bool:
-    """Whether a size that was symbolic is known to be one number."""
+    """Whether a formerly symbolic size is known to be a constant."""
     return not isinstance(size, torch.SymInt) or size.node.expr.is_number
 
 
@@ -135,7 +135,7 @@ def recorded(gm: GraphModule) -> dict[Node, Any]:
 
 
 def _meta(leaf: Any) -> Any:
-    """A tensor on the meta device for a tensor, and for the `TensorMeta` that a shape rule gives in place of one."""
+    """A tensor on the meta device for a tensor, or for the `TensorMeta` that a shape rule returns."""
     if isinstance(leaf, TensorMeta):
         return leaf.empty()
     if not torch.is_tensor(leaf) or leaf.is_meta or not all(isinstance(size, int) for size in leaf.shape):
@@ -156,14 +156,14 @@ def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
 
 
 def _run_fake(gm: torch.nn.Module, node: Node, values: dict[Node, Any], mode: Any) -> Any:
-    # torch's composite kernels in C++ fix symbolic sizes; its Python dispatcher has versions that keep them.
+    # torch's composite kernels in C++ specialize symbolic sizes; its Python dispatcher has versions that keep them.
     with enable_python_dispatcher(), mode, torch.no_grad():
         result = _call(gm, node, values)
         return mode.from_tensor(result) if node.op == "get_attr" and torch.is_tensor(result) else result
 
 
 def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> None:
-    """Run the graph on real inputs and keep the metadata of what had none."""
+    """Run the graph on real inputs and keep the metadata of nodes that had none."""
     if any(tensor.is_meta for tensor in [*filter(torch.is_tensor, given), *gm.parameters(), *gm.buffers()]):
         return
     # In-place nodes must not write to the caller's examples.
@@ -183,7 +183,7 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
                 if source is not None:
                     values[node] = _after(source, values)
                 elif not tensors_in(real[node]):
-                    # A number that only a run shows is another one in the next run.
+                    # A number that is known only from a run may vary with the next one.
                     values[node] = Unknown(_DATA, node.name, "value")
                 elif sized.seen or read_out.seen:
                     values[node] = Unknown(_DATA, node.name)
@@ -192,20 +192,20 @@ def _measure(gm: GraphModule, given: Sequence[Any], values: dict[Node, Any]) -> 
 
 
 class _Sized(TorchDispatchMode):
-    """Notes whether an operator ran whose result has a size that depends on values."""
+    """Records whether an operator with a data-dependent result size ran."""
 
     seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.dynamic_output_shape in func.tags:
-            # Indexing has the tag for its masks.
+            # Indexing has the tag because of boolean masks.
             chosen = tensors_in(args[1:]) if func is torch.ops.aten.index.Tensor else None
             self.seen |= chosen is None or any(index.dtype in _MASKS for index in chosen)
         return func(*args, **(kwargs or {}))
 
 
 class _Read(TorchFunctionMode):
-    """Notes whether numbers were read that may become sizes. A tensor of booleans, or `float(x)`, is none."""
+    """Records whether numbers were read that may become sizes; booleans and `float(x)` do not count."""
 
     seen = False
 

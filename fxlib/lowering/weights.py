@@ -1,8 +1,8 @@
-"""An exported model as the engines of the CPU read it: large weights outside of it, batch norms in their convolutions.
+"""An exported model in the form for CPU engines: large weights are external, batch norms folded into convolutions.
 
-Weights stay where torch has them, so that none is written into the model only to be read out of it again. Both engines
-would fold a batch norm into the convolution before it; folded here, the convolution keeps its name, by which its time
-leads to a source line.
+Weights stay in torch's memory, so that they need not be copied into the model. Both engines would fold a batch norm
+into the convolution before it; if it is folded here, the convolution keeps its name, which leads from its time to a
+source line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fxlib.lowering.onnx.dtypes import TO_ONNX
 from fxlib.lowering.onnx.export import Exported
 
 SMALL = 1024
-"""Weights up to this many bytes stay inside the model; constant folding wants to read them."""
+"""Weights up to this many bytes stay inside the model; constant folding needs them there."""
 
 
 def outside(
@@ -29,7 +29,7 @@ def outside(
 
     Args:
         exported: a model; it is left as it is.
-        place: where the engine finds a weight: the file's name and the offset in it.
+        place: the file name and offset at which the engine finds a weight.
         keep: whether a large weight must stay inside.
     """
     graph = exported.model.graph
@@ -58,14 +58,14 @@ def outside(
 
 
 class _Fold:
-    """A convolution, the batch norm after it, and the weights of both as those of one convolution."""
+    """A convolution, the batch norm after it, and their combined weights."""
 
     def __init__(self, conv: str, norm: str, weight: torch.Tensor, bias: torch.Tensor) -> None:
         self.conv, self.norm, self.weight, self.bias = conv, norm, weight, bias
 
 
 def _folded(exported: Exported) -> dict[str, _Fold]:
-    """Weight of a convolution -> what becomes of it; where its result goes to a batch norm and nowhere else."""
+    """Weight of a convolution -> its fold, if a batch norm is the only user of the convolution."""
     graph = exported.model.graph
     reads = Counter(value.name for node in graph for value in node.inputs if value is not None)
     given = {value.name for value in graph.outputs}
@@ -91,12 +91,12 @@ def _folded(exported: Exported) -> dict[str, _Fold]:
 
 
 def _joined(weight: np.ndarray, vectors: list[np.ndarray], epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight and bias of the convolution that does what both did. Each filter is multiplied as one row.
+    """Weight and bias of the combined convolution. Each filter is multiplied as one row.
 
-    By numpy, which has no threads: on a busy machine torch's would wait for each other operator by operator, which
-    took longer than all the rest of a lowering.
+    NumPy is used because it has no threads: on a busy machine torch's threads waited for each other at each operator,
+    longer than all the rest of a lowering.
     """
-    # In double precision: the vectors are short, and what a scale is rounded by is in all of its channel.
+    # In double precision: the vectors are short, and a rounding error of a scale affects its whole channel.
     scale, shift, mean, variance, *bias = [each.astype(np.float64) for each in vectors]
     factor = scale / np.sqrt(variance + epsilon)
     added = ((bias[0] if bias else 0.0) - mean) * factor + shift

@@ -1,10 +1,10 @@
-"""Which nodes of a graph may share memory, and which memory is changed in place: the one answer that clean-up,
-reinplacing and lowering work with.
+"""Which nodes of a graph may share memory, and which memory is changed in place. Used by clean-up, reinplacing and
+lowering.
 
 Every node has keys, one for each piece of memory that its value may lie in; nodes with a key in common may share
-memory. Where example values are given the keys are their storages. Without them torch's operator schemas tell: a
-result without alias annotation is new memory, an annotated one lies where its first argument does, and what torch
-does not describe may lie where any of its inputs does.
+memory. Where example values are given the keys are their storages. Otherwise torch's operator schemas decide: a result
+without alias annotation is new memory, an annotated one shares its first argument's memory, and the result of an
+operator without schema may share memory with any input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VIEW_METHODS = frozenset({
 _NO_MEMORY = METADATA | {
     "requires_grad", "stride", "item", "tolist", "is_contiguous", "storage_offset",
 }  # fmt: skip
-"""Attributes and methods whose value is no tensor."""
+"""Attributes and methods whose value is not a tensor."""
 
 _FRESH_FUNCTIONS = frozenset({"interpolate", "normalize", "grid_sample", "upsample", "gumbel_softmax", "fold"})
 """Functions of ``torch.nn.functional`` without an operator of that name that compute new memory."""
@@ -57,7 +57,7 @@ class Aliases:
     Args:
         root: the GraphModule, or the module that the nodes of ``nodes`` belong to.
         nodes: the nodes in order, where they are not those of ``root.graph``.
-        values: what each node yields (fake tensors will do); the keys are then exact.
+        values: the value of each node (fake tensors suffice); the keys are then exact.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Aliases:
         return any(not isinstance(key, Node) for key in self._written())
 
     def visible_write(self, node: Node) -> bool:
-        """Whether others can tell that ``node`` wrote in place, so that a functional copy would differ."""
+        """Whether ``node``'s in-place write is visible elsewhere, so that a functional copy would differ."""
         place = self.order[node]
         for member in self.group(node):
             if member.op in ("placeholder", "get_attr"):
@@ -142,18 +142,18 @@ class Aliases:
         return True
 
     def find(self, key: Hashable) -> Hashable:
-        """The key that stands for ``key`` since memory was fused."""
+        """The key that represents ``key`` after memory was fused."""
         while key in self._fused:
             key = self._fused[key]
         return key
 
     def insert(self, node: Node, like: Node, place: Node) -> None:
-        """A new node at the place of another, whose value lies where ``like`` does."""
+        """Insert a new node at the place of another; its value shares the memory of ``like``."""
         self.order[node] = self.order[place]
         self._put(node, self.keys(like))
 
     def fuse(self, into: Node, node: Node) -> None:
-        """The value of ``node`` now lies where that of ``into`` does."""
+        """The value of ``node`` now shares the memory of ``into``."""
         for target in self.keys(into):
             for key in self.keys(node) - {target}:
                 self._nodes[target] += self._nodes.pop(key)
@@ -185,9 +185,9 @@ class Aliases:
 
 
 def sources_of_memory(root: nn.Module, node: Node) -> tuple[Node, ...]:
-    """The inputs that the node's value may share memory with; empty where it is new memory for certain.
+    """The inputs that the node's value may share memory with; empty if it is certainly new memory.
 
-    In-place operators are judged by `writes_to`, not here.
+    In-place operators are handled by `writes_to`, not here.
     """
     kind = "unknown"
     first = node.args[0] if node.args else node.kwargs.get("input", node.kwargs.get("self"))
@@ -245,7 +245,7 @@ def _kind_of_function(node: Node) -> str:
 
 @lru_cache(maxsize=1024)
 def _kind_of_name(name: str, method: bool) -> str:
-    """By the schemas of the operators of that name, all overloads together."""
+    """Decided by the schemas of all overloads of the operators of that name."""
     if method and (name in _NO_MEMORY or name in _VIEW_METHODS):
         return "fresh" if name in _NO_MEMORY else "view"
     if name in _SHARES_UNANNOTATED:

@@ -1,5 +1,5 @@
-"""Reading one node whatever its spelling: ``nn.ReLU()``, ``F.relu``, ``torch.relu``, ``x.relu()`` and ``x.relu_()``
-are one operator.
+"""Reading a node in any spelling: ``nn.ReLU()``, ``F.relu``, ``torch.relu``, ``x.relu()`` and ``x.relu_()`` are one
+operator.
 
 `called` gives the operator's common name, and `argument` one of its arguments by name or position.
 """
@@ -39,7 +39,7 @@ METADATA = frozenset({
     "shape", "dtype", "device", "ndim", "layout", "is_cuda", "itemsize", "nbytes", "size", "dim", "numel",
     "element_size", "ndimension", "nelement", "is_floating_point", "is_complex", "get_device",
 })  # fmt: skip
-"""Attributes and methods that tell shape, dtype or device, and nothing of the values."""
+"""Attributes and methods that read shape, dtype or device, but not values."""
 
 _MODULES: dict[type, str] = {
     nn.ReLU: "relu",
@@ -203,7 +203,7 @@ NAMES = frozenset((*_MODULES.values(), *_FUNCTIONS.values(), *_METHODS.values())
 
 
 def called(root: nn.Module, node: Node) -> str | None:
-    """The common name of the operator, or None where the table has none."""
+    """The common name of the operator, or None if the table lacks it."""
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
         return None if is_altered(module) else _MODULES.get(type(module))
@@ -241,7 +241,7 @@ _LIKE_ANOTHER = frozenset({"reshape_as", "view_as", "expand_as", "type_as"})
 
 
 def value_users(node: Node) -> list[Node]:
-    """The users that read what a tensor holds, not only its shape, dtype or device."""
+    """The users that read a tensor's values, not only its shape, dtype or device."""
     return [user for user in node.users if metadata_read(user) is None and not _takes_form_of(user, node)]
 
 
@@ -261,12 +261,12 @@ def mutates(root: nn.Module, node: Node) -> Node | None:
 
 
 def has_effect(root: nn.Module, node: Node) -> bool:
-    """Whether running the node does something besides giving its result, or gives another result each time."""
+    """Whether running the node has a side effect or a result that varies."""
     return node.is_impure() or mutates(root, node) is not None or is_random(root, node)
 
 
 def is_library_function(target: Any) -> bool:
-    """Whether a function is of torch or of Python itself, so that what it does is known."""
+    """Whether a function belongs to torch or Python, so that its effects are known."""
     module = getattr(target, "__module__", None) or "torch"
     return module.split(".")[0] in ("torch", "_operator", "math", "builtins")
 
@@ -304,7 +304,7 @@ def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
 
 
 _FIRST = ("input", "self", "tensor")
-"""Names of the first argument; the last one is that of torch.nn.init."""
+"""Names of the first argument; the last one is used in torch.nn.init."""
 
 
 def _nodes_of(values: Iterable[object]) -> tuple[Node, ...]:

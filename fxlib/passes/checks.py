@@ -1,7 +1,7 @@
-"""Removal of assertions on ranks and dtypes that hold whatever the data: ``torch._assert(x.ndim == 4, …)``.
+"""Removal of assertions on ranks and dtypes that always hold: ``torch._assert(x.ndim == 4, …)``.
 
-Preconditions: shapes are known from propagation; an assertion on what is not known stays. So does one on sizes, which
-may not hold for the next input.
+Preconditions: shapes are known from propagation; an assertion about something unknown stays. So does one on sizes,
+which may fail for another input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _NotKnown(Exception):
 
 
 def remove_checks(graph_module: GraphModule) -> int:
-    """Erase every assertion that ranks and dtypes prove, with what only it reads; returns how many.
+    """Erase every assertion that ranks and dtypes prove, with nodes that only it reads; returns how many.
 
     Changes ``graph_module`` but does not recompile it.
     """
@@ -82,7 +82,7 @@ def _value(node: Node) -> Any:
 
 
 def _erase(node: Node) -> None:
-    """A node, and then each of its inputs that nothing else reads and that has no effect."""
+    """Erase a node, and then each of its inputs that is unused and has no side effect."""
     inputs = node.all_input_nodes
     node.graph.erase_node(node)
     for each in inputs:

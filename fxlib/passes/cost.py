@@ -1,8 +1,8 @@
 """What a graph costs before it is run: operations, bytes, parameters, peak memory, and time on a named device.
 
-On a data-sheet device the time of a node is the roofline's: the longer of its arithmetic and its memory traffic, plus
-a launch (Williams, Waterman, Patterson 2009), a lower bound. On `devices.calibrated_cpu` it is a prediction from
-measured rates: arithmetic at the rate of its kind of operator, and then the traffic, of the cache where it fits.
+On a data-sheet device the time of a node is the roofline's: the longer of its arithmetic and its memory traffic, plus a
+launch (Williams, Waterman, Patterson 2009), a lower bound. On `devices.calibrated_cpu` it is a prediction from measured
+rates: arithmetic at the rate of its kind of operator, plus the memory traffic (or the cache's, if the data fits).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Estimate:
 
     @property
     def launch_seconds(self) -> float | None:
-        """The part of `seconds` that starting the kernels takes; the rest is a lower bound on a data-sheet device."""
+        """The part of `seconds` spent on kernel launches; the rest is a lower bound on a data-sheet device."""
         return None if self.device is None else self.device.overhead * sum(bool(n.seconds) for n in self.nodes)
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ def _seconds(
 
 
 def _kind_of_conv(module: Any) -> str:
-    """Convolutions that CPU kernels are of different speed for."""
+    """The kinds of convolution whose CPU kernels differ in speed."""
     if module.groups > 1 and module.groups == module.in_channels:
         return "depthwise"
     if module.in_channels // module.groups <= 4:
@@ -196,7 +196,7 @@ def _kind_of_conv(module: Any) -> str:
 
 
 def _window(root: nn.Module, node: Node) -> int:
-    """Elements that a pooling looks at for each of its results."""
+    """Elements that a pooling reads for each result."""
     module: Any = submodule(root, str(node.target)) if node.op == "call_module" else None
     size = argument(node, 1, "kernel_size", 1) if module is None else module.kernel_size
     return size * size if isinstance(size, int) else size[0] * size[-1]
@@ -254,7 +254,7 @@ def _tensors(value: object) -> list[TensorMeta]:
 
 
 class _Memory:
-    """Bytes alive during a run: a value is freed after its last use, a view keeps what it views."""
+    """Bytes alive during a run: a value is freed after its last use, a view keeps its base alive."""
 
     def __init__(self, root: GraphModule) -> None:
         self.root = root

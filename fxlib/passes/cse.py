@@ -1,4 +1,4 @@
-"""Common subexpression elimination: of several nodes that compute the same, the first serves all.
+"""Common subexpression elimination: nodes that compute the same are replaced by the first of them.
 
 Random operators, modules with state and values that the graph changes in place are left alone.
 """

@@ -1,8 +1,7 @@
-"""Dead code elimination that keeps what a graph does besides its result.
+"""Dead code elimination that keeps side effects.
 
-``Graph.eliminate_dead_code`` follows torch.fx and takes a call of ``x.mul_(2)`` without users for dead; here an
-operator that changes a value in place, draws random numbers or is impure by torch.fx's rules stays, with all that it
-needs.
+``Graph.eliminate_dead_code`` follows torch.fx and removes an unused ``x.mul_(2)``. Here an operator that changes a
+value in place, draws random numbers or is impure by torch.fx's rules stays, with everything it needs.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ def decompose(graph_module: GraphModule, rules: Mapping[Target, Callable[..., An
     """A new GraphModule in which every operator with a rule is replaced by what the rule records.
 
     Args:
-        rules: by function, by method name, or by module type. A rule takes what the operator takes; one for a module
-            type takes the module first.
+        rules: by function, by method name, or by module type. A rule has the operator's parameters; one for a module
+            type also takes the module, first.
 
     Raises:
-        TypeError: `rules` is no mapping to functions.
+        TypeError: `rules` is not a mapping to functions.
 
     Example::
 

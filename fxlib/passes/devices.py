@@ -1,4 +1,4 @@
-"""Devices as a roofline sees them: peak rates and bandwidth, from the makers' data sheets or a short measurement.
+"""Devices for the roofline model: peak rates and bandwidth, from data sheets or a short measurement.
 
 Rates are dense (no sparsity), in operations per second; a multiply-add counts as two.
 """
@@ -29,7 +29,7 @@ class Device:
     kinds: dict[str, float] = field(default_factory=dict)  # measured rates of one kind of operator, above the dtype's
     cache: float = 0.0  # bytes up to which an operator's inputs and results are still in the cache when they are read
     cached_bandwidth: float = 0.0
-    overlaps: bool = True  # whether arithmetic hides the memory traffic, as the roofline has it
+    overlaps: bool = True  # whether arithmetic hides the memory traffic, as in the roofline model
 
     def rate(self, dtype: torch.dtype, kind: str = "") -> float:
         """Operations per second for a dtype; one that the device has no units for runs at its float32 rate."""
@@ -103,15 +103,15 @@ DEVICES: dict[str, Device] = {
 
 
 _CACHE = 4 << 20
-"""Bytes that a core's own cache holds between two operators, roughly, on server CPUs of the last years."""
+"""Bytes that a core's own cache holds between two operators, roughly, on recent server CPUs."""
 
 
 def calibrated_cpu(seconds: float = 0.1) -> Device:
     """This CPU with torch's current number of threads, measured for about ``10 * seconds``.
 
-    Measures one operator of each kind that torch has kernels of its own for (large products, convolutions by shape of
-    kernel, max pooling), copies within and beyond the cache, and a layer on one element. The least time of many runs
-    counts: what else the machine does can only add to it.
+    Measures one operator of each kind with its own kernels in torch (large products, convolutions by kernel shape, max
+    pooling), copies within and beyond the cache, and a layer on one element. The minimum of many runs counts, since
+    other load can only add time.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ValueError(f"calibrated_cpu(): seconds must be a number above 0, not {seconds!r}")

@@ -1,4 +1,4 @@
-"""Removal of what passes its input through: dropout in evaluation mode and ``nn.Identity``."""
+"""Removal of layers that pass their input through: dropout in evaluation mode and ``nn.Identity``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["remove_dropout"]
 def remove_dropout(graph_module: GraphModule) -> GraphModule:
     """Erase every dropout that is off and every identity; changes and returns ``graph_module``.
 
-    A dropout in training mode stays: it is part of what the model computes there.
+    A dropout in training mode stays, since there it changes the result.
     """
     check_traced(graph_module, "remove_dropout()")
     for node in list(graph_module.graph.nodes):

@@ -1,4 +1,4 @@
-"""What passes do to a module, each in one place: a node instead of another, a free name, everything in order again."""
+"""Edits that passes share: replacing a node, finding a free name, finishing a graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ABSENT = object()
 
 
 def yield_to(node: Node, other: Node) -> None:
-    """Let ``other`` serve the users of ``node``, and erase ``node``."""
+    """Replace ``node`` by ``other`` for all users, and erase it."""
     node.replace_all_uses_with(other)
     node.graph.erase_node(node)
 
@@ -39,8 +39,9 @@ def free_path(root: nn.Module, wanted: str) -> str:
 
 
 def place_module(graph_module: GraphModule, made: nn.Module, layer: Node, suffix: str) -> str:
-    """Put a module that takes over one call of a layer into the layer's place, or beside it where another node needs
-    the layer, under one of its names or within a module that is called whole; returns the path."""
+    """Put a module that replaces one call of a layer in the layer's place, and return its path. It goes beside the
+    layer if that is still needed by another node, under one of its names or inside a module that is called as a whole.
+    """
     path = str(layer.target)
     old = graph_module.get_submodule(path)
     names = {name for name, m in graph_module.named_modules(remove_duplicate=False) if m is old}
@@ -57,7 +58,7 @@ def place_module(graph_module: GraphModule, made: nn.Module, layer: Node, suffix
 
 
 def between(first: Node, last: Node) -> Iterator[Node]:
-    """The nodes after ``first`` and before ``last``; either may be moved once a node is given."""
+    """The nodes after ``first`` and before ``last``; either may be moved once a node has been yielded."""
     node = first.next
     while node is not last:
         yield node
@@ -71,7 +72,7 @@ def in_order(graph_module: GraphModule, **report: Any) -> GraphModule:
 
 
 def checked(graph_module: GraphModule, **report: Any) -> GraphModule:
-    """Check the changed graph, write its code, and put ``report`` into ``meta``."""
+    """Check the changed graph, regenerate its code, and store ``report`` in ``meta``."""
     graph_module.graph.lint()
     graph_module.recompile()
     graph_module.meta.update(report)

@@ -1,7 +1,7 @@
 """Floating-point operations of one node, equal to ``torch.utils.flop_counter``.
 
-Counted are matrix products and convolutions, two operations per multiply-add; elementwise work is not. A table answers
-for the common operators; what it does not know is run on meta tensors under torch's own counter, once per form.
+Matrix products and convolutions are counted, two operations per multiply-add; elementwise work is not. A table covers
+the common operators; others run on meta tensors under torch's own counter, once per signature.
 """
 
 from __future__ import annotations
@@ -185,5 +185,5 @@ def _counted(module: nn.Module | None, node: Node, args: tuple[Any, ...], kwargs
         except Exception:
             return int(
                 counter.get_total_flops()
-            )  # what cannot run on meta, such as data-dependent indexing, has no products
+            )  # operators that cannot run on meta, such as data-dependent indexing, has no products
     return int(counter.get_total_flops())

@@ -1,4 +1,4 @@
-"""Constant folding: what a graph computes from its parameters, buffers and constants alone is computed once.
+"""Constant folding: values that depend on parameters, buffers and constants alone are computed once.
 
 Preconditions: inference, since folded parameters get no gradients any more.
 """

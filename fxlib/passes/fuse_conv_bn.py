@@ -1,9 +1,9 @@
 """Conv-BN fusion: a batch norm that follows a convolution or linear layer becomes part of its weights.
 
 Preconditions: evaluation mode, nothing but the batch norm reads the values of the layer's result (its shape, dtype and
-device may be read), and the graph writes to no parameter of either. Every place where they do not hold is left as it is
-and reported with the reason. Each fused call gets a layer of its own with parameters of its
-own, so that a layer, a batch norm or a parameter that is used elsewhere keeps its values there.
+device may be read), and the graph writes to no parameter of either. Places where they do not hold are left unchanged
+and reported with the reason. Each fused call gets its own layer and parameters, so that a layer, batch norm or
+parameter that is used elsewhere keeps its values there.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FusionReport:
 
 
 class _NotFusable(Exception):
-    """The reason, in words for the report."""
+    """The reason, as text for the report."""
 
 
 _LAYERS: dict[type, tuple[int | None, bool]] = {  # spatial dimensions (None: linear), transposed
@@ -108,10 +108,10 @@ def find_conv_bn(graph_module: GraphModule) -> FusionReport:
 def fuse_conv_bn(graph_module: GraphModule) -> GraphModule:
     """Fold every batch norm that can be into the layer before it; changes and returns ``graph_module``.
 
-    The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before: after linear layers, 1-D
-    convolutions, and before norms that take any rank (functions, `SyncBatchNorm`), only a known rank tells whether the
-    norm runs over the layer's channels; without it they are left. With shapes known, assertions on ranks and dtypes
-    that they prove go, too.
+    The report is in ``graph_module.meta["fuse_conv_bn"]``. Run shape propagation before: after linear layers and 1-D
+    convolutions, and before norms that take any rank (functions, `SyncBatchNorm`), only a known rank shows whether the
+    norm runs over the layer's channels; otherwise these are left. Known shapes also remove the assertions on ranks and
+    dtypes that they prove.
     """
     check_traced(graph_module, "fuse_conv_bn()")
     report = FusionReport()
@@ -144,7 +144,7 @@ def _is_norm(graph_module: GraphModule, node: Node) -> bool:
 def _judge(
     graph_module: GraphModule, norm: Node, written: set[Node], report: FusionReport
 ) -> tuple[list[Node], NormParameters] | None:
-    """The nodes from a layer to what the batch norm reads, and its parameters; None where it has to stay."""
+    """The nodes from a layer to the batch norm's input, and the norm's parameters; None if it must stay."""
     path = str(norm.target) if norm.op == "call_module" else None
     try:
         given = norm.args[0] if norm.args else norm.kwargs.get("input")
@@ -166,7 +166,7 @@ def _judge(
 
 
 def _chain(graph_module: GraphModule, given: Node) -> list[Node]:
-    """The nodes from the first that computes to ``given``; those between hand its channels on as they are."""
+    """The nodes from the computing layer to ``given``; those between keep its channels."""
     chain = [given]
     while True:
         source = chain[0].args[0] if chain[0].args else None
@@ -176,7 +176,7 @@ def _chain(graph_module: GraphModule, given: Node) -> list[Node]:
 
 
 def _hands_channels_on(graph_module: GraphModule, source: Node, node: Node) -> bool:
-    """Whether a node does nothing, or only makes rows ``[-1, features]`` of the result of a linear layer."""
+    """Whether a node does nothing, or only reshapes a linear layer's result to rows ``[-1, features]``."""
     name = called(graph_module, node)
     if name == "identity" or is_dropout_off(graph_module, node):
         return True
@@ -278,7 +278,7 @@ def _ranks_taken(graph_module: GraphModule, norm: Node) -> tuple[int, ...]:
 
 
 def _check_rank(given: Node, spatial: int | None, taken: tuple[int, ...]) -> None:
-    """The channels of a layer are dimension 1 of a batch; a batch norm takes dimension 1 whatever it is."""
+    """Check that the layer's channels are dimension 1, over which the batch norm runs."""
     shape = _shape(given)
     rank = _asserted_rank(given) if shape is None else len(shape)
     wanted = 2 if spatial is None else spatial + 2
@@ -297,7 +297,7 @@ def _check_rank(given: Node, spatial: int | None, taken: tuple[int, ...]) -> Non
 
 
 def _asserted_rank(node: Node) -> int | None:
-    """The rank that an assertion of the program gives: ``torch._assert(x.ndim == 4, …)``."""
+    """The rank that an assertion of the program states: ``torch._assert(x.ndim == 4, …)``."""
     reads = [user for user in node.users if metadata_read(user) in ("ndim", "dim", "ndimension")]
     for test in (user for rank in reads for user in rank.users):
         if test.target is operator.eq and any(user.target is torch._assert for user in test.users):
@@ -315,7 +315,7 @@ def _refuse_hooks(module: nn.Module, who: str) -> None:
 def _fuse_module(
     graph_module: GraphModule, layer: Node, norm: Node, parameters: NormParameters, made: dict[Hashable, str]
 ) -> None:
-    """Point the layer's node to a fused copy; the same pair of layer and norm at another call shares the copy."""
+    """Point the layer's node to a fused copy; further calls of the same layer and norm share the copy."""
     module: Any = graph_module.get_submodule(str(layer.target))
     key = (
         id(module),

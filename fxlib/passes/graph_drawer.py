@@ -30,14 +30,14 @@ COLOURS = {
     "output": "PowderBlue",
 }
 HAS_PYDOT = True
-"""Whether graphs can be drawn, by the name that programs ask for; pydot is not needed."""
+"""Whether graphs can be drawn, under the name that programs read; pydot is not needed."""
 _EDGES_PER_BOX = 3
-"""Graphviz takes minutes for what has more: in a DenseNet every layer reads all before it."""
+"""Graphviz takes minutes for larger graphs, such as a DenseNet, where every layer reads all earlier ones."""
 FAILED, ADDED, REMOVED = "#ff8a80", "#b9f6ca", "#ffccbc"
 
 
 class DotGraph(graphviz.Digraph):
-    """A ``graphviz.Digraph`` that also answers to the names that ``pydot.Dot`` has for writing."""
+    """A ``graphviz.Digraph`` that also has the writing methods of ``pydot.Dot``."""
 
     def to_string(self) -> str:
         return self.source
@@ -74,13 +74,13 @@ class FxGraphDrawer:
         graph_module, name: what to draw, and the graph's name.
         ignore_getattr: leave out ``get_attr`` nodes.
         ignore_parameters_and_buffers: leave a module's parameters out of its box.
-        skip_node_names_in_args: print only the arguments that are no nodes (the edges show the others).
+        skip_node_names_in_args: print only arguments that are not nodes (edges show those).
         parse_stack_trace: print the source line of each node.
         dot_graph_shape: ``"record"`` (default) or any Graphviz shape.
         normalize_args: print arguments by name where the operator's signature is known.
         clusters: draw a frame around the nodes of each module.
         collapse_above: with more nodes than this, or three times as many edges, each outer module is one box.
-        failed: a node, or its name, to mark, with ``reason`` in its box.
+        failed: a node, or its name, to mark as failed, with ``reason`` in its box.
 
     Example::
 
@@ -216,7 +216,7 @@ def draw_change(before: GraphModule, after: GraphModule, name: str = "change") -
 
 
 def _edges(nodes: Iterable[Node]) -> list[tuple[Node, Node]]:
-    """Each value that a node uses, with the node."""
+    """Pairs of a value and a node that uses it."""
     return [(source, node) for node in nodes for source in node.all_input_nodes]
 
 
@@ -229,7 +229,7 @@ def _new_graph(name: str) -> DotGraph:
 
 
 def _module_path(node: Node) -> tuple[str, ...]:
-    """The modules around a node, outermost first; a leaf module's own frame would hold one node, so it is left out."""
+    """The modules around a node, outermost first, without the leaf module itself, whose frame would hold one node."""
     paths = [entry[0] for entry in (node.meta.get("nn_module_stack") or {}).values() if entry[0]]
     if node.op == "call_module" and paths and paths[-1] == node.target:
         paths = paths[:-1]
@@ -257,8 +257,8 @@ def _draw_clusters(dot: Any, nodes: Iterable[Node], paths: dict[Node, tuple[str,
 
 
 def _draw_collapsed(dot: DotGraph, nodes: list[Node], limit: int) -> None:
-    """The deepest level of modules that gives at most ``limit`` boxes and not too many edges, each with its number of
-    nodes."""
+    """Draw the deepest level of modules that has at most ``limit`` boxes and not too many edges; each box shows its
+    number of nodes."""
     depth = 8
     while True:
         owner = {n: ".".join((_module_path(n) or ("",))[-1].split(".")[:depth]) or n.name for n in nodes}

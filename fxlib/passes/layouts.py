@@ -1,8 +1,8 @@
-"""Keeping code correct that reads a tensor's memory layout, when layers start to return channels-last tensors.
+"""Keeping code correct that depends on memory layout, when layers start to return channels-last tensors.
 
 ``view`` works on some strides only, and whether ``flatten`` is a view depends on them. Packed and 8-bit convolutions
-return channels-last tensors, and the following operators keep that layout. So a tensor that was contiguous where such
-an operator reads it is made contiguous there again.
+return channels-last tensors, and the following operators keep that layout. So a tensor that was contiguous where its
+layout is read is made contiguous again there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _VIEW_OR_COPY = frozenset(("flatten", "reshape", "reshape_as", "ravel", "contigu
 def keep_layouts(graph_module: GraphModule) -> GraphModule:
     """Insert ``contiguous()`` where layout is read; changes and returns ``graph_module``.
 
-    Preconditions: to be called before convolutions are exchanged, with shapes propagated. A tensor that was
-    not contiguous before is left alone; without shapes, every tensor whose layout is read is made contiguous.
+    Preconditions: call it before convolutions are replaced, with shapes propagated. A tensor that was not contiguous
+    before is left alone; without shapes, every tensor whose layout is read is made contiguous.
     """
     check_traced(graph_module, "keep_layouts()")
     graph = graph_module.graph
@@ -54,14 +54,14 @@ def keep_layouts(graph_module: GraphModule) -> GraphModule:
 
 
 def changed_while_seen(graph_module: GraphModule) -> set[Node]:
-    """Every node whose memory an in-place operator changes where others can tell."""
+    """Every node whose memory an in-place operator visibly changes."""
     memory = Aliases(graph_module)
     visible = [n for n in memory.writes if memory.visible_write(n)]
     return {m for node in visible for each in (node, *writes_to(graph_module, node)) for m in memory.group(each)}
 
 
 def _name(root: GraphModule, node: Node) -> str:
-    """The bare name of what the node calls, of the class where it is a module."""
+    """The bare name of the node's callee; for a module, that of its class."""
     module = module_of(root, node)
     if module is not None:
         return type(module).__name__
@@ -72,7 +72,7 @@ def _name(root: GraphModule, node: Node) -> str:
 def _was_contiguous(node: Node) -> bool:
     meta: Any = node.meta.get("tensor_meta")
     if meta is None:
-        return "type" not in node.meta  # nothing is known; what is known to be no tensor is none
+        return "type" not in node.meta  # "type" without metadata means that it is not a tensor
     if not hasattr(meta, "stride"):
         return False
     expected = 1

@@ -1,7 +1,7 @@
 """Removal of operators that return their input unchanged: ``x * 1``, ``x.view(x.shape)``, ``x.float()``.
 
-Preconditions: shapes are known, from example inputs or from propagation before; where they are not, an operator stays.
-The result is a graph for these shapes and dtypes.
+Preconditions: shapes are known, from example inputs or from propagation before; otherwise an operator stays. The result
+is a graph for these shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["remove_no_ops"]
 # Their result has the elements of their input in the same order, whatever the arguments.
 _SAME_ELEMENTS = frozenset({"view", "reshape", "flatten", "squeeze", "expand", "contiguous"})
 _CONVERSIONS = frozenset({"float", "double", "half", "bfloat16", "int", "long", "bool"})
-# Not addition of 0, which makes 0.0 of -0.0.
+# Without addition of 0, which turns -0.0 into 0.0.
 _NEUTRAL = {"mul": 1, "truediv": 1, "div": 1, "sub": 0, "pow": 1}
 
 
 def remove_no_ops(graph_module: GraphModule, *inputs: Any) -> GraphModule:
-    """Erase every operator without effect on a value; changes and returns ``graph_module``.
+    """Erase every operator that does not change its input; changes and returns ``graph_module``.
 
     Args:
         inputs: example inputs, whose shapes are propagated first.
@@ -52,7 +52,7 @@ def remove_no_ops(graph_module: GraphModule, *inputs: Any) -> GraphModule:
 
 
 def _given_back(node: Node) -> Node | None:
-    """The input that a call gives back, if its result has the same shape, dtype and strides."""
+    """The input that a call returns, if its result has the same shape, dtype and strides."""
     if node.op not in ("call_function", "call_method"):
         return None
     name, args = _name(node), node.args
@@ -91,5 +91,5 @@ def _copies(node: Node) -> bool:
 
 
 def _leads_out(node: Node, source: Node) -> bool:
-    """Whether the result of the model would become one of its inputs or parameters."""
+    """Whether the model would then return one of its inputs or parameters itself."""
     return source.op in ("placeholder", "get_attr") and any(user.op == "output" for user in node.users)

@@ -27,7 +27,7 @@ IsNodeSupported = Callable[[Mapping[str, torch.nn.Module], Node], bool]
 
 
 class OperatorSupportBase(abc.ABC):
-    """Says whether a backend supports a node."""
+    """Decides whether a backend supports a node."""
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
@@ -37,8 +37,8 @@ class OperatorSupportBase(abc.ABC):
 class OperatorSupport(OperatorSupportBase):
     """Support by a table from target names (``get_node_target``) to argument types.
 
-    ``None`` supports every type. Else ``((types, …), {name: types, …})`` lists types for the positional arguments,
-    where ``None`` stands for any, and for keyword arguments; arguments that are no nodes are not looked at.
+    ``None`` supports every type. Otherwise ``((types, …), {name: types, …})`` lists types for the positional arguments
+    (``None`` means any) and for keyword arguments; arguments that are not nodes are ignored.
     """
 
     _support_dict: SupportDict
@@ -63,17 +63,17 @@ class _FunctionSupport(OperatorSupportBase):
 
 
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
-    """The support that a function ``(submodules, node) -> bool`` decides."""
+    """Support decided by a function ``(submodules, node) -> bool``."""
     return _FunctionSupport(is_node_supported)
 
 
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Supported when all say so."""
+    """Supported if all agree."""
     return create_op_support(lambda submodules, node: all(s.is_node_supported(submodules, node) for s in op_support))
 
 
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Supported when one says so."""
+    """Supported if any one agrees."""
     return create_op_support(lambda submodules, node: any(s.is_node_supported(submodules, node) for s in op_support))
 
 
@@ -82,14 +82,14 @@ class OpSupports:
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: torch.dtype) -> OperatorSupportBase:
-        """No node with an input of type ``dtype``."""
+        """Rejects nodes with an input of type ``dtype``."""
         return create_op_support(
             lambda submodules, node: all(_get_arg_dtype(used) != dtype for used in node.all_input_nodes)
         )
 
     @classmethod
     def decline_if_node_in_names(cls, disallow_set: set[str]) -> OperatorSupportBase:
-        """No node whose name is in the set."""
+        """Rejects nodes whose name is in the set."""
         return create_op_support(lambda submodules, node: node.name not in disallow_set)
 
 

@@ -1,9 +1,9 @@
-"""Inference on CPU: batch norms folded, dropouts gone, convolutions and linear layers packed for oneDNN with what
-follows them.
+"""Inference on CPU: batch norms folded, dropouts removed, convolutions and linear layers packed for oneDNN with the
+operators after them.
 
 Preconditions: evaluation mode, float32, no gradients wanted from the result. Convolutions run in channels-last; an
-activation, or an addition and a ReLU, that only follows one becomes its post-operation; a sum is written into
-the memory of its other operand if that is not needed any more.
+activation, or an addition and a ReLU, that is the only user of one becomes its post-operation; a sum is written into
+its other operand if that is not needed any more.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
     """Fold, clean and pack; changes and returns ``graph_module``.
 
     Args:
-        example_inputs: one per placeholder; only shapes are looked at. Without them only rewrites that need no
-            shapes are done (additions do not become post-operations).
+        example_inputs: one per placeholder; only shapes are used. Without them only rewrites that need no shapes are
+            done (additions do not become post-operations).
     """
     check_float_graph(graph_module, "optimize_for_inference()")
     if example_inputs:
@@ -49,8 +49,8 @@ def optimize_for_inference(graph_module: GraphModule, *example_inputs: Any) -> G
 
 
 def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> GraphModule:
-    """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with the post-operations that follow it; those
-    that the nodes of ``keep`` call stay.
+    """Replace ``nn.Conv2d`` and ``nn.Linear`` by packed layers, each with its post-operations, except those that nodes
+    of ``keep`` call.
     """
     check_traced(graph_module, "pack_layers()")
     keep_layouts(graph_module)
@@ -81,8 +81,8 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
 
 
 def _sum_in_place(graph_module: GraphModule) -> None:
-    """Let a convolution with a sum write into the other operand, where that is memory of the graph's own that is not
-    read afterwards; judged on the packed graph, since packing moves layers to the place of what follows them."""
+    """Let a convolution with a sum write into the other operand if that is the graph's own memory and not read
+    afterwards. Decided on the packed graph, since packing moves layers to the place of their post-operations."""
     memory = Aliases(graph_module)
     made: dict[str, str] = {}
     for node in list(graph_module.graph.nodes):
@@ -115,7 +115,7 @@ def _packable(module: nn.Module) -> bool:
 
 
 def _post_operations(root: GraphModule, node: Node, with_sum: bool) -> tuple[Node, Node | None, PostOp]:
-    """The last node that the layer can take over, the other operand of an addition, and the activation."""
+    """The last node that the layer can absorb, the other operand of an addition, and the activation."""
     last, other = node, None
     follower = _only_user(node)
     if follower is None:
@@ -164,13 +164,13 @@ def post_operation(root: nn.Module, node: Node) -> PostOp | None:
 
 
 def _only_user(node: Node) -> Node | None:
-    """The only node that reads more than the metadata, which a post-operation keeps."""
+    """The only user that reads values; reads of metadata do not count, since a post-operation keeps it."""
     users = [user for user in node.users if metadata_read(user) is None]
     return users[0] if len(users) == 1 else None
 
 
 def _mutation_between(root: nn.Module, first: Node, last: Node) -> bool:
-    """Whether anything changes in place between the two, so that the layer may not be computed later."""
+    """Whether anything is changed in place between the two, so that the layer must not be computed later."""
     return any(mutates(root, node) is not None for node in between(first, last))
 
 
@@ -189,7 +189,7 @@ def _same_tensor_kind(a: Node, b: Node) -> bool:
 
 
 def _chain(first: Node, last: Node) -> list[Node]:
-    """From ``first`` to ``last`` along the only users."""
+    """The nodes from ``first`` to ``last``, each the only user of the one before."""
     nodes = [first]
     while nodes[-1] is not last:
         nodes.append(next(user for user in nodes[-1].users if metadata_read(user) is None))

@@ -1,9 +1,8 @@
 """Convolution and linear layers whose weights are laid out once for oneDNN, with the next operators as post-operations.
 
-For inference on CPU in float32; on other devices or dtypes they compute the same by ordinary operators. The packed
-copy of a weight is made at the first call for a given input shape and number of threads (oneDNN chooses the layout by
-both, and would turn a weight of another layout round in every call), is not part of the state, and is dropped by
-``copy`` and ``pickle``.
+For inference on CPU in float32; on other devices or dtypes they compute the same by ordinary operators. The packed copy
+of a weight is made at the first call for a given input shape and number of threads (oneDNN chooses the layout by both,
+and would convert any other layout in every call), is not part of the state, and is dropped by ``copy`` and ``pickle``.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class _Packed(nn.Module):
     weight: torch.Tensor
     bias: torch.Tensor | None
     makes_new_memory = True
-    """For `fxlib.passes.aliases`: the result is no view of an input."""
+    """For `fxlib.passes.aliases`: the result is not a view of an input."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, post: PostOp) -> None:
         super().__init__()
@@ -167,7 +166,7 @@ class PackedConv2d(_Packed):
 
 
 class PackedConv2dInto(PackedConv2d):
-    """The same, computed into ``other``, whose value is lost: for a value that nobody reads any more.
+    """The same, computed into ``other``, whose value is lost: for a value that is not read any more.
 
     The sum then needs no memory of its own, and reads and writes the same cache lines.
     """

@@ -1,9 +1,9 @@
-"""Reinplacing: in a functional ATen graph, operators write into an input that nobody needs any more.
+"""Reinplacing: in a functional ATen graph, operators write into an input that is not needed any more.
 
-``b = a.add(c)`` becomes ``a.add_(c)`` where that cannot be seen: ``a`` is no input or parameter of the program, has the
-result's shape and dtype and no overlapping memory, shares memory with no other argument, and neither it nor any
-alias is used later, except by the scatter that functionalization leaves for a mutated view (``select`` and
-``select_scatter``, likewise ``slice``, ``diagonal``, ``as_strided``), which then goes.
+``b = a.add(c)`` becomes ``a.add_(c)`` where that has no visible effect: ``a`` is not an input or parameter of the
+program, has the result's shape and dtype and no overlapping memory, shares no memory with another argument, and neither
+it nor any alias is used later, except by the scatter that functionalization leaves for a mutated view (``select`` and
+``select_scatter``, likewise ``slice``, ``diagonal``, ``as_strided``), which is then removed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
     Args:
         gm: a functional ATen graph, as ``make_fx(functionalize(f))`` gives it; a module of torch.fx is not
             changed, and an fxlib one is returned.
-        sample_args: inputs, from which it is learned what aliases what; only metadata is used.
+        sample_args: inputs, used to find which values alias; only metadata is used.
     """
     check_traced(gm, "reinplace()")
     if isinstance(gm.graph, foreign_graph):
         gm = from_torch_fx(gm)
     memory = _Memory(gm, sample_args)
-    undone: set[Node] = set()  # scatters that write what an in-place operator before them has written
+    undone: set[Node] = set()  # scatters whose write an earlier in-place operator has already done
     for node in list(gm.graph.nodes):
         self_arg = node.args[0] if node.args else None
         if node.op != "call_function" or not isinstance(self_arg, Node):
@@ -89,7 +89,7 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
 
 
 def _write_window(memory: _Memory, scatter: Node, view_op: Any) -> None:
-    """Before a scatter, the same by a copy into the view of its first argument that it would replace."""
+    """Replace a scatter by a copy into the view of its first argument."""
     base, value, *where = scatter.args
     with scatter.graph.inserting_before(scatter):
         window = scatter.graph.call_function(view_op, (base, *where), dict(scatter.kwargs))
@@ -119,7 +119,7 @@ def _parameters(schema: torch.FunctionSchema) -> list[tuple[str, str, bool]]:
 
 
 def _writes(declared: torch.Argument) -> bool | None:
-    """Whether the memory of an argument or result is written to; None for one that shares no memory."""
+    """Whether an argument or result is written to; None if it shares no memory."""
     return None if declared.alias_info is None else declared.alias_info.is_write
 
 
@@ -132,7 +132,7 @@ def is_view(target: object) -> bool:
 
 
 def overlaps(t: torch.Tensor) -> bool:
-    """Whether two elements may share memory (conservative: True where strides do not show it at once)."""
+    """Whether two elements may share memory (conservative: True unless the strides clearly exclude it)."""
     reach = 1
     for stride, size in sorted((st, si) for st, si in zip(t.stride(), t.shape, strict=False) if si > 1):
         if stride < reach:
@@ -142,7 +142,7 @@ def overlaps(t: torch.Tensor) -> bool:
 
 
 class _Memory:
-    """What every node yields (fake), in which storages, and what in-place operators have written where."""
+    """Every node's fake value, its storages, and the in-place writes to them."""
 
     def __init__(self, gm: GraphModule, sample_args: tuple[Any, ...]) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -159,7 +159,7 @@ class _Memory:
         self.aliases.insert(node, like, place)
 
     def fuse(self, self_arg: Node, node: Node) -> None:
-        """The result now lives where its first argument does, and so do the views of it."""
+        """The result and its views now share the memory of its first argument."""
         self.written_from[node] = self_arg
         self.aliases.fuse(self_arg, node)
         self._move(node, self.values.get(self_arg))
@@ -174,7 +174,7 @@ class _Memory:
                 moved.add(view)
 
     def _view(self, view_op: Any, value: Any, args: Any, kwargs: Any) -> Any:
-        """What a view of a fake value is; None where that cannot be had."""
+        """The view of a fake value; None if it cannot be computed."""
         given = map_arg((tuple(args), dict(kwargs)), self.values.get)
         if not isinstance(value, (torch.Tensor, list, tuple)):
             return None
@@ -198,8 +198,7 @@ class _Memory:
         return held.storage_offset() == result.storage_offset() or not self._read_later(node, _READS_OFFSET)
 
     def _read_later(self, node: Node, views: set[Any]) -> bool:
-        """Whether one of ``views`` is later taken of the result: its layout, which becomes the first argument's, then
-        shows."""
+        """Whether one of ``views`` is later applied to the result, which makes its changed layout visible."""
         return any(
             user.target in views
             for alias in self.aliases.group(node)
@@ -210,8 +209,8 @@ class _Memory:
     def shares_argument(self, node: Node, self_arg: Node) -> bool:
         """Whether writing to the first argument changes another one before it is read: (1c) and (2b).
 
-        Other parts of the same memory do not matter, nor does the very same part to an operator that reads each
-        element just where it writes.
+        Disjoint parts of the same memory do not matter, nor does the same part if the operator reads each element only
+        where it writes it.
         """
         held = self.values.get(self_arg)
         pointwise = torch.Tag.pointwise in node.target.tags and node.target is not aten.copy.default
@@ -226,7 +225,7 @@ class _Memory:
         return False
 
     def inverses_among_later_uses(self, node: Node, self_arg: Node) -> list[Node] | None:
-        """The scatters that undo views of the first argument later; None where an alias of it has other uses: (2)."""
+        """The scatters that undo views of the first argument later; None if an alias of it has other uses: (2)."""
         now = self.position[node]
         inverses: dict[Node, None] = {}
         for alias in self.aliases.group(self_arg):
@@ -241,7 +240,7 @@ class _Memory:
         return list(inverses)
 
     def holds_already(self, scatter: Node) -> bool:
-        """Whether the scatter's source is the very memory that it would write to: (5)."""
+        """Whether the scatter's source already is the memory that it would write to: (5)."""
         source, base = scatter.args[1], scatter.args[0]
         if not isinstance(source, Node) or not isinstance(base, Node):
             return False
@@ -255,7 +254,7 @@ class _Memory:
         return self._view(VIEW_OF_SCATTER[scatter.target], self.values.get(base), scatter.args[2:], scatter.kwargs)
 
     def _is_inverse(self, scatter: Node, alias: Node, self_arg: Node) -> bool:
-        """``scatter(alias, x, args)`` where ``self_arg`` lies within ``view(alias, args)``, all of which it writes."""
+        """``scatter(alias, x, args)`` where ``self_arg`` lies within ``view(alias, args)``, and writes all of it."""
         if scatter.op != "call_function" or scatter.target not in VIEW_OF_SCATTER:
             return False
         if scatter.args[0] is not alias or alias in scatter.args[1:]:
@@ -276,7 +275,7 @@ class _Memory:
 
 
 def _apart(one: object, other: object) -> bool:
-    """Whether two views of one piece of memory have no byte in common (conservative)."""
+    """Whether two views of one storage have no byte in common (conservative)."""
     if not (torch.is_tensor(one) and torch.is_tensor(other)):
         return False
     first, second = sorted((_extent(one), _extent(other)), key=lambda extent: extent.start)
@@ -291,7 +290,7 @@ def _extent(t: torch.Tensor) -> range:
 
 
 def _same_layout(one: object, other: object) -> bool:
-    """Whether two views of one piece of memory are the same view."""
+    """Whether two views of one storage are the same view."""
     return torch.is_tensor(one) and torch.is_tensor(other) and _layout(one) == _layout(other)
 
 

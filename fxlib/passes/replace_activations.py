@@ -1,6 +1,6 @@
 """Replacement of one activation by another wherever a graph uses it: as a module, a function or a method.
 
-Preconditions: none. Where an in-place activation is seen by others (``relu_(y)`` and ``y`` is read again), the new
+Preconditions: none. If an in-place activation is visible elsewhere (``relu_(y)``, and ``y`` is read again), the new
 value is written to the same memory.
 """
 
@@ -31,7 +31,7 @@ def replace_activations(
 
     Args:
         old: the common name: ``"relu"``, ``"gelu"``, ``"silu"``, ``"hardswish"``, ...
-        new: a module, of which each place gets a copy that is not in-place, or a function of one tensor.
+        new: a module, copied for each place with in-place off, or a function of one tensor.
 
     The number replaced is in ``meta["replace_activations"]``.
 
@@ -62,7 +62,7 @@ def replace_activations(
 
 
 def _form_of(new: nn.Module | Callable[..., Any], graph_module: GraphModule, node: Node) -> tuple[str, Target]:
-    """How the replacement of ``node`` is called; a module is installed next to what it replaces."""
+    """Op and target for the replacement of ``node``; a module is installed next to the one it replaces."""
     if not isinstance(new, nn.Module):
         return "call_function", new
     owner = node.name if module_of(graph_module, node) is None else node.target
@@ -72,7 +72,7 @@ def _form_of(new: nn.Module | Callable[..., Any], graph_module: GraphModule, nod
 
 
 def _out_of_place(module: nn.Module) -> nn.Module:
-    """``module``, set to leave its input alone: what it replaces may be read again."""
+    """``module`` with in-place off, since its input may be read again."""
     if getattr(module, "inplace", False) is True:
         module.inplace = False  # type: ignore[assignment]
     return module

@@ -1,8 +1,9 @@
-"""Program scheduling: blocking remote calls become asynchronous, sent as early and awaited as late as the graph allows.
+"""Program scheduling: blocking remote calls become asynchronous, started as early and awaited as late as the graph
+allows.
 
 ``rpc_sync(to, f, args)`` becomes ``rpc_async(to, f, args)`` right after the last of its inputs, and ``wait()`` right
-before its first user, so that what does not need the answer runs meanwhile (Reed et al. 2022, section 6.2.3).
-``remote(...)`` followed by ``to_here()`` is moved apart likewise.
+before its first user, so that independent nodes run meanwhile (Reed et al. 2022, section 6.2.3). ``remote(...)``
+followed by ``to_here()`` is moved apart likewise.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ __all__ = ["RpcTracer", "blocking_calls", "schedule_rpc"]
 
 
 class RpcTracer(Tracer):
-    """Records calls of ``torch.distributed.rpc`` in a model's forward, which the usual trace would make at once::
+    """Records calls of ``torch.distributed.rpc`` in a model's forward, which an ordinary trace would execute
+    immediately::
 
         schedule_rpc(fxlib.GraphModule(model, RpcTracer().trace(model)))
 
     Both ``rpc.rpc_sync(...)`` and an imported ``rpc_sync`` are seen, and a call through a reference,
-    ``held.rpc_sync().look(x)``. A call whose arguments are all known is still made while tracing, and the type of a
+    ``held.rpc_sync().look(x)``. A call without traced arguments is still executed while tracing, and the type of a
     remote object is queried.
     """
 
     def __init__(self) -> None:
-        # Generated code names the functions where they are defined. Nothing else there is wrapped: a call that is made
+        # Generated code names these functions in their own module. Nothing else there is wrapped, since a call executed
         # while tracing looks up torch's own classes in these modules.
         super().__init__(autowrap_modules=(math,), autowrap_functions=(rpc.rpc_sync, rpc.rpc_async, rpc.remote))
         self._autowrap_search += [rpc, rpc.api]
@@ -52,14 +54,15 @@ class RpcTracer(Tracer):
         with _references_recorded():
             graph = super().trace(root, concrete_args)
         for node in graph.nodes:
-            # Code that registers them by their dotted names, which no module has among its own, would fail every trace.
+            # Code that registers them by dotted name, which no module has among its globals, would make every trace
+            # fail.
             if node.op == "call_function" and node.target in vars(rpc).values():
                 node.meta.pop("is_wrapped", None)
         return graph
 
     def create_arg(self, a: Any) -> Argument:
-        """As `Tracer.create_arg`; the function that the other process shall run becomes an attribute of the root, and
-        so do a worker and what it holds."""
+        """As `Tracer.create_arg`; the function for the other process becomes an attribute of the root, and so do a
+        worker and its contents."""
         kept = callable(a) or isinstance(a, (rpc.WorkerInfo, rpc.PyRRef))
         if not kept or isinstance(a, torch.nn.Module) or rule_of(a) is not None:
             return super().create_arg(a)
@@ -72,8 +75,8 @@ class RpcTracer(Tracer):
 
 @contextmanager
 def _references_recorded() -> Iterator[None]:
-    """Let a call through a reference, which torch makes at once, be the call of ``rpc`` that it stands for, so that it
-    is recorded like one. Calls on values that are known stay as they are."""
+    """Turn a call through a reference, which torch would execute immediately, into the equivalent call of ``rpc``, so
+    that it is recorded. Calls without traced values are unchanged."""
     from torch.distributed.rpc import rref_proxy  # not there in every build of torch
 
     made = rref_proxy._invoke_rpc
@@ -81,11 +84,11 @@ def _references_recorded() -> Iterator[None]:
     def invoke(held: Any, api: Any, name: str, timeout: float, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(each, Proxy) for each in tree_leaves((args, kwargs))):
             return made(held, api, name, timeout, *args, **kwargs)
-        # torch keeps what it gives, for its own calls too.
+        # torch keeps the result, also for its own calls.
         kind = held._get_type(timeout=timeout, blocking=False).wait()
         awaited = hasattr(getattr(kind, name, None), "_wrapped_async_rpc_function")
         run = rref_proxy._local_invoke_async_execution if awaited else rref_proxy._local_invoke
-        call = getattr(rpc, api.__name__)  # the one that is recorded now
+        call = getattr(rpc, api.__name__)  # the patched function, which records
         return call(held.owner(), run, args=(held, name, args, kwargs), timeout=timeout)
 
     rref_proxy._invoke_rpc = invoke  # type: ignore[assignment]
@@ -110,7 +113,7 @@ def schedule_rpc(
     blocking: dict[Callable[..., Any], Callable[..., Any]] | None = None,
     ordered: bool = True,
 ) -> GraphModule:
-    """Overlap remote calls with whatever does not depend on them; changes and returns ``graph_module``.
+    """Overlap remote calls with nodes that do not depend on them; changes and returns ``graph_module``.
 
     Args:
         blocking: function -> its asynchronous form, which returns an object with ``wait()``; by default
@@ -156,7 +159,7 @@ _BEFORE_ALL = ("placeholder", "root")
 
 
 def _hoist(root: GraphModule, start: Node, barrier: Node | None) -> None:
-    """Move a call up to right after what it needs: its inputs, effects on them, impure operators, the call before
+    """Move a call up to right after its dependencies: its inputs, effects on them, impure operators, the call before
     it.
     """
     needed = set(start.all_input_nodes)
@@ -168,14 +171,14 @@ def _hoist(root: GraphModule, start: Node, barrier: Node | None) -> None:
 
 
 def _orders(root: GraphModule, node: Node, needed: set[Node]) -> bool:
-    """Whether a call may not be sent before this node: it has an effect, maybe on the call's inputs."""
+    """Whether a call must not move before this node, because the node may affect the call's inputs."""
     if node.op == "call_method" and node.target in ("wait", "to_here"):
         return False
     return mutates(root, node) is not None or (node.is_impure() and node.op != "placeholder")
 
 
 def _sink(root: GraphModule, wait: Node, position: dict[Node, int]) -> None:
-    """Move a wait down to right before its first user; one without users goes to the end, where it still is awaited."""
+    """Move a wait down to right before its first user; one without users goes to the end."""
     users = sorted(wait.users, key=lambda n: position[n])
     target = users[0] if users else next(n for n in reversed(root.graph.nodes) if n.op == "output")
     target = next((node for node in between(wait, target) if _orders(root, node, set())), target)

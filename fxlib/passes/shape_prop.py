@@ -48,7 +48,7 @@ class ShapeProp(Interpreter):
         """Run one node and record its result.
 
         Raises:
-            RuntimeError: the node failed; it is named with its arguments, its source line and what was known of it.
+            RuntimeError: the node failed; the message has its arguments, source line and known metadata.
         """
         mode = contextlib.nullcontext() if self.fake_mode is None else self.fake_mode
         try:
@@ -66,9 +66,7 @@ class ShapeProp(Interpreter):
         return result
 
     def propagate(self, *args: Any) -> Any:
-        """Run the whole graph on ``args`` (tensors are made fake first where there is a fake mode); gives its
-        result.
-        """
+        """Run the whole graph on ``args`` (tensors are made fake first if there is a fake mode); returns its result."""
         if self.fake_mode is None:
             return super().run(*args)
         with fake_parameters(self.module, self.fake_mode):
@@ -89,9 +87,7 @@ def fake_inputs(mode: FakeTensorMode, args: tuple[Any, ...]) -> list[Any]:
 
 @contextlib.contextmanager
 def fake_parameters(module: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """While active, the module's parameters and buffers are fake tensors of ``mode`` and real constants are let
-    through.
-    """
+    """While active, the module's parameters and buffers are fake tensors of ``mode`` and real constants are allowed."""
     state: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
     state.update(module.named_buffers(remove_duplicate=False))
     fakes: dict[str, torch.Tensor] = {name: mode.from_tensor(t, static_shapes=True) for name, t in state.items()}

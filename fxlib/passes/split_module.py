@@ -38,14 +38,15 @@ def split_module(
 
     Args:
         m: the module to split; it is not changed.
-        root_m: not used; kept for callers that pass it.
+        root_m: not used; kept for compatibility.
         split_callback: the number of the partition that a call goes to.
         qualname_map: is filled with, for each target of a submodule, the target in ``m``.
-        keep_original_order: call the partitions in the order in which they begin in ``m``, else in topological order.
+        keep_original_order: call the partitions in the order in which they begin in ``m``; otherwise in topological
+            order.
         keep_original_node_name: let nodes keep their names.
-        keep_original_input_name: name the submodules' inputs after the nodes, else ``arg_0``, ``arg_1``, ….
+        keep_original_input_name: name the submodules' inputs after the nodes; otherwise ``arg_0``, ``arg_1``, ….
         partition_affix: put into the names, ``submod_<affix>_<number>``.
-        tuple_return: let submodules return a tuple also when they return one value.
+        tuple_return: let submodules return a tuple even for a single value.
 
     Raises:
         RuntimeError: partitions depend on each other in a circle.
@@ -74,7 +75,7 @@ def split_module(
 
 @dataclass
 class _Splitter:
-    """Builds the graphs of a plan: one for each partition, and the one that calls them."""
+    """Builds the graphs of a plan: one for each partition, and one that calls them."""
 
     module: GraphModule
     plan: Plan
@@ -83,7 +84,7 @@ class _Splitter:
     keep_input_names: bool
     tuple_return: bool
     qualname_map: dict[str, str]
-    #: The graph that calls the partitions, what its nodes stand for, and the attributes that it reads.
+    #: The graph that calls the partitions, the values of its nodes, and the attributes that it reads.
     base: Graph = field(default_factory=Graph)
     values: dict[str, Node] = field(default_factory=dict)
     attributes: dict[str, object] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class _Splitter:
             node = self.plan.nodes[name]
             value = self._attribute(node) if node.op == "get_attr" else None
             if isinstance(value, torch.nn.Module):
-                # A module, unlike a tensor, cannot be an argument: the partition gets an attribute of its own.
+                # A module, unlike a tensor, cannot be an argument, so the partition gets its own attribute.
                 inside[node] = graph.get_attr(self._add_target(partition, node, value))
                 continue
             wished = name if self.keep_input_names else f"arg_{len(partition.inputs)}"
@@ -139,7 +140,7 @@ class _Splitter:
         partition.environment[node] = moved
 
     def _end(self, partition: Partition) -> None:
-        """Leave the regions that end in other partitions, and return what others use."""
+        """Leave the regions that end in other partitions, and return the values that others use."""
         graph, inside = partition.graph, partition.environment
         for enter in reversed(self.plan.regions.left.get(partition, [])):
             graph.call_function(EXIT_AUTOCAST, (inside[enter],))
@@ -170,7 +171,7 @@ class _Splitter:
         return self.values[node.name]
 
     def _take(self, node: Node) -> None:
-        """Take over an input or an attribute."""
+        """Copy an input or an attribute."""
         target = str(node.target)
         if node.op == "get_attr":
             self.attributes[target] = self._attribute(node)

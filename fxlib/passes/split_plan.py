@@ -1,4 +1,4 @@
-"""What goes where when a module is split by a function: the partitions, what crosses between them, and their order."""
+"""The plan for splitting a module by a function: the partitions, the values passed between them, and their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SET_GRAD = torch._C._set_grad_enabled
 
 @dataclass(eq=False, repr=False)
 class Partition:
-    """A part of the graph: what goes into it, in the order of first use, and its graph."""
+    """A part of the graph: its inputs, in the order of first use, and its graph."""
 
     name: str
     submod_name: str = ""
@@ -53,11 +53,11 @@ class Partition:
 
 
 class _Regions:
-    """Regions of autocast, or of a grad mode, that reach over several partitions. A node that enters one stands for it.
+    """Regions of autocast, or of a grad mode, that span several partitions. The node that enters one identifies it.
 
     Attributes:
         entered: partition -> the regions that began before it.
-        left: partition -> the regions that go on after it, of those that end with a call.
+        left: partition -> the regions that continue after it, of those that end with a call.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class _Regions:
         self._grad_mode: Node | None = None
 
     def note(self, node: Node, partition: Partition) -> None:
-        """Take notice of the next node of the graph."""
+        """Process the next node of the graph."""
         target = node.target if node.op == "call_function" else None
         if target is _SET_GRAD:
             if self._grad_mode is not None:
@@ -85,7 +85,7 @@ class _Regions:
 
 
 class Plan:
-    """Which partition each call is in, and what each partition takes and gives.
+    """The partition of each call, and the inputs and outputs of each partition.
 
     Args:
         module: what is to be split.
@@ -115,9 +115,9 @@ class Plan:
         return (node for node in self.nodes.values() if node.op not in _NOT_SPLIT)
 
     def _symbols(self) -> Iterator[tuple[Hashable, Node]]:
-        """Each symbol with the first node whose value it is, in reverse.
+        """Each symbol with the first node whose value it is, in reverse order.
 
-        That may be an input, and for a size that only the data decides a call.
+        That may be an input, or a call for a data-dependent size.
         """
         for node in reversed(self.nodes.values()):
             for symbol in free_symbols(value_of(node), single=True):
@@ -134,7 +134,7 @@ class Plan:
                 self._pass(node, self.home.get(node), target)
 
     def _pass(self, node: Node, source: Partition | None, target: Partition | None) -> None:
-        """A value goes from one partition to another; None is the module around them."""
+        """Pass a value from one partition to another; None is the enclosing module."""
         if source is not None:
             source.outputs[node.name] = None
         if target is not None:
@@ -146,7 +146,7 @@ class Plan:
         """The partitions, each after those that it takes values from.
 
         Raises:
-            RuntimeError: they need each other in a circle.
+            RuntimeError: they depend on each other in a cycle.
         """
         names = in_dependency_order(
             self.partitions,
@@ -160,5 +160,5 @@ class Plan:
 
 
 def value_of(node: Node) -> Any:
-    """What is known about a node's value."""
+    """The node's value in ``meta``."""
     return node.meta.get("example_value", node.meta.get("val"))

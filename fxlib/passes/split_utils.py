@@ -28,7 +28,7 @@ __all__ = [
 
 
 def getattr_recursive(obj: object, name: str) -> Any:
-    """The attribute of ``obj`` at the dotted path ``name``; ``None`` where a part of the path is missing."""
+    """The attribute of ``obj`` at the dotted path ``name``; ``None`` if a part of the path is missing."""
     return find(obj, name)
 
 
@@ -64,7 +64,7 @@ def split_by_tags(
         gm: the module; it is not changed, and its parameters and submodules are shared with the result.
         tags: every tag that occurs, in an order in which the parts can run.
         return_fqn_mapping: also return where each submodule and attribute went: ``{"linear1": "encoder.linear1"}``.
-        return_tuple: submodules with one result return it as a tuple too.
+        return_tuple: submodules return a tuple even for a single result.
         GraphModuleCls: the class of the submodules and of the result.
 
     Raises:
@@ -95,7 +95,7 @@ class _Part(ExtractionWithAttributes):
         super().__init__(self.members)
         self.tag = tag
         self.order = order
-        #: What others use of it, in the order of the first use.
+        #: The values that others use, in the order of first use.
         self.results: dict[Node, None] = {}
         self.as_tuple = False
 

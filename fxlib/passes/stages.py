@@ -1,9 +1,9 @@
 """Cutting a graph into consecutive stages of about equal cost, each a GraphModule of its own.
 
-A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after
-it, so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. Only tensors
-cross a cut: sizes are read again from their tensor, and an input such as ``mask=None``, or a part of one as in
-``past=(x, None)``, is a constant of the stages after the first, which checks it.
+A stage takes all tensors that cross the cut before it, in a fixed order, and returns those that cross the cut after it,
+so stages chain: ``stage[i + 1](*stage[i](*values))``. This is the form that pipeline schedules run. Only tensors cross
+a cut: sizes are read again from their tensor, and a non-tensor input such as ``mask=None``, or such a part of one as in
+``past=(x, None)``, is a constant of the later stages and checked by the first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def split_into_stages(
             `fxlib.passes.cost.NodeCost`.
 
     Raises:
-        ValueError: no stages, or too few places where only tensors cross a cut.
+        ValueError: ``count`` is less than 1, or there are too few places where only tensors cross a cut.
         KeyError: unknown ``weigh`` or device.
     """
     check_traced(graph_module, "split_into_stages()")
@@ -84,10 +84,10 @@ def split_into_stages(
 
 
 def _weight(measure: Weigh, cost: NodeCost) -> float:
-    """What a node weighs, at least nothing.
+    """The weight of a node, at least 0.
 
     Raises:
-        TypeError: the function gave no number.
+        TypeError: the function did not return a number.
     """
     weight: Any = measure(cost)
     if isinstance(weight, bool) or not isinstance(weight, Real) or weight != weight:
@@ -102,7 +102,7 @@ def run_stages(stages: list[GraphModule], *inputs: Any) -> Any:
     """The result of running the stages one after another in this process.
 
     Raises:
-        TypeError: ``stages`` is no list of stages, or there are too many inputs for the first one, or too few.
+        TypeError: ``stages`` is not a list of stages, or the number of inputs does not fit the first one.
         ValueError: there are no stages.
     """
     if not isinstance(stages, (list, tuple)):
@@ -157,11 +157,11 @@ def balanced_cuts(costs: list[float], allowed: list[int], count: int) -> list[in
 
 
 class _Flow:
-    """What each node yields, in which order nodes run, and what is needed where.
+    """The value of each node, the order of execution, and where values are needed.
 
     Attributes:
-        calls: the nodes that run. The parts of a tuple are taken directly after it, and those of an input before all
-            else, so that they can cross.
+        calls: the nodes that run. The parts of a tuple are extracted directly after it, and those of an input first, so
+            that they can cross a cut.
         given: the inputs, and their parts.
         values: metadata of tensors, and plain values.
     """
@@ -189,7 +189,7 @@ class _Flow:
         self._position = {node: index for index, node in enumerate(self.calls)} | dict.fromkeys(self.placeholders, -1)
         self._last = dict.fromkeys(self._position, -1)
         for node in [graph_module.graph.output_node(), *reversed(self.calls)]:
-            # A value that is computed again in a later stage needs what it is computed from there.
+            # A value that is recomputed in a later stage needs its inputs there.
             needed_at = self._position.get(node, len(self.calls))
             if node in self._last and node not in self.given and not self.tensors_in(node):
                 needed_at = max(needed_at, self._last[node])
@@ -198,11 +198,11 @@ class _Flow:
                     self._last[used] = max(self._last[used], needed_at)
 
     def tensors_in(self, node: Node) -> bool:
-        """Whether a node yields tensors."""
+        """Whether a node's value contains tensors."""
         return any(isinstance(leaf, TensorMeta) for leaf in tree_leaves(self.values[node]))
 
     def allowed(self) -> list[int]:
-        """The positions between calls that nothing but tensors crosses."""
+        """The positions between calls that only tensors cross."""
         barred = [0] * (len(self.calls) + 2)
         for node, last in self._last.items():
             if not isinstance(self.values[node], TensorMeta) and self.tensors_in(node) and last > self._position[node]:
@@ -216,12 +216,12 @@ class _Flow:
         return [n for n in self._last if self._position[n] < cut <= self._last[n] and self.tensors_in(n)]
 
     def fixed(self, cut: int) -> list[Node]:
-        """The inputs, and parts of inputs, that are no tensors and that a call after a position needs."""
+        """The inputs, and parts of inputs, that are not tensors and that a call after a position needs."""
         return [n for n in self.given if not self.tensors_in(n) and self._last[n] >= cut]
 
 
 def _with_parts(node: Node) -> Iterator[Node]:
-    """A node, and the items that are taken of it by a number."""
+    """A node, and the items extracted from it by index."""
     yield node
     for user in node.users:
         if user.target is operator.getitem and isinstance(user.args[1], (int, str)):
@@ -234,7 +234,7 @@ def _name(node: Node) -> str:
 
 
 class _StageGraph(ExtractionWithAttributes):
-    """A stage: what is no tensor is computed again, or is a constant where it is an input."""
+    """A stage: non-tensor values are recomputed, or constants if they are inputs."""
 
     def __init__(self, members: Container[Node], flow: _Flow) -> None:
         super().__init__(members)
@@ -256,8 +256,8 @@ def _stage(
 ) -> GraphModule:
     """
     Args:
-        takes: what crosses the cut before it; None for the first.
-        gives: what crosses the cut after it; None for the last.
+        takes: the values that cross the cut before it; None for the first.
+        gives: the values that cross the cut after it; None for the last.
     """
     part = _StageGraph(set(nodes), flow)
     for node in flow.placeholders if takes is None else takes:
@@ -280,7 +280,7 @@ def _stage(
 
 
 def _check_fixed(part: _StageGraph, flow: _Flow, cut: int) -> None:
-    """Let the first stage refuse another value of an input that is a constant of the later ones."""
+    """Let the first stage reject other values of an input that is a constant of the later ones."""
     for node in flow.fixed(cut):
         if node not in part.copies:
             continue

@@ -1,4 +1,4 @@
-"""What several passes need: names of targets, orders of graphs, groups of nodes that must stay together."""
+"""Shared by several passes: names of targets, sorting of graphs, groups of nodes that must stay together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _in_tables(module: str, name: str) -> str:
 
 
 def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
-    """The name by which support tables know what a node calls.
+    """The name of a node's callee in support tables.
 
     The method's name, the qualified name of the function, or that of the submodule's type.
 
@@ -53,7 +53,7 @@ def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
         node: a call.
 
     Raises:
-        AssertionError: ``node`` is no call.
+        AssertionError: ``node`` is not a call.
     """
     target: Any = node.target
     match node.op:
@@ -70,12 +70,12 @@ def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
 
 
 def is_node_output_tensor(node: Node) -> bool:
-    """Whether a node gives a tensor, by ``node.meta["type"]`` as shape propagation writes it."""
+    """Whether a node returns a tensor, by ``node.meta["type"]`` as shape propagation writes it."""
     kind = node.meta.get("type", None)
     return kind is not None and issubclass(kind, torch.Tensor)
 
 
-#: Arithmetic and checks of sizes: sorted right after what they use, so that sizes are known before they are needed.
+#: Arithmetic and checks of sizes: sorted right after their inputs, so that sizes are known before they are needed.
 _SIZE_OPERATORS = frozenset(
     {
         operator.add,
@@ -102,10 +102,10 @@ _SIZE_OPERATORS = frozenset(
 def legalize_graph(gm: GraphModule) -> GraphModule:
     """Sorts the graph of ``gm`` so that each node follows what it uses, breadth first; for graphs edited out of order.
 
-    Operators on sizes follow as soon as they can.
+    Operators on sizes come as early as possible.
 
     Raises:
-        RuntimeError: nodes depend on each other in a circle.
+        RuntimeError: nodes depend on each other in a cycle.
     """
 
     def rank(node: Node, arrival: int) -> int:
@@ -118,10 +118,10 @@ def legalize_graph(gm: GraphModule) -> GraphModule:
 
 
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """As ``legalize_graph``, but of the nodes that may come next the one that came first before.
+    """As ``legalize_graph``, but keeping the former order where dependencies allow.
 
     Raises:
-        AssertionError: nodes depend on each other in a circle.
+        AssertionError: nodes depend on each other in a cycle.
     """
     stuck = _sort(gm, as_given(gm.graph.nodes))
     if stuck:
@@ -130,10 +130,10 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
 
 
 def _sort(gm: GraphModule, rank: Callable[[Node, int], int]) -> list[Node]:
-    """Sorts by dependencies, of the nodes that may come next the one of the lowest rank first.
+    """Sorts by dependencies; among the nodes that may come next, the lowest rank is first.
 
     Returns:
-        the nodes in circles; ``gm`` is not changed where there are any.
+        the nodes in cycles; ``gm`` is not changed if there are any.
     """
     ordered, stuck = sorted_nodes(gm.graph.nodes, rank)
     if stuck:

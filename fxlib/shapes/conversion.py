@@ -1,4 +1,4 @@
-"""Shape rules of conversions, and of new tensors that are like others; modules that rearrange."""
+"""Shape rules of conversions, of ``*_like`` factories, and of modules that rearrange."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def conv_module(module: nn.Conv2d, input: Meta) -> Meta | None:
         if len(pads) != n or input.ndim != n + 2:
             return None
         if any(pad >= size for pad, size in zip(pads, input.shape[2:], strict=True)):
-            return None  # what is not zeros is taken from the input, which has to be larger
+            return None  # other padding modes copy from the input, which limits its size
     return conv(input, module.weight, n, module.stride, module.padding, module.dilation, module.groups)
 
 

@@ -1,7 +1,7 @@
 """Shape rules of the operators that make a tensor from sizes and numbers alone (``arange``, ``zeros``, ``full``, …).
 
-Without a rule such a call goes to fake tensors, and the first of a process imports ``torch._dynamo``: most of a second,
-half of the time in which a transformer was lowered.
+Without a rule such a call runs on fake tensors, and the first one in a process imports ``torch._dynamo``, which takes
+most of a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 def _device(device: Any) -> torch.device | None:
-    """Where the result is; None for a device with an index of its own, which torch has to be asked for."""
+    """The result's device; None for one whose index only torch knows."""
     found = torch.get_default_device() if device is None else device_of(device)
     return found if found is not None and found.type in ("cpu", "meta") and found.index is None else None
 

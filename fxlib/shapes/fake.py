@@ -12,7 +12,7 @@ __all__ = ["fake_mode"]
 
 
 def fake_mode() -> FakeTensorMode:
-    """A mode that takes real tensors too, such as the buffers that an expression reads.
+    """A mode that accepts real tensors too, such as the buffers that an expression reads.
 
     Plain ones are made fake here: torch would import its compiler for the first of them, which takes seconds.
     """
@@ -43,7 +43,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
-    """Of the same sizes and strides, in as large a storage."""
+    """A meta tensor with the same sizes, strides and storage size."""
     size = tensor.untyped_storage().nbytes() // tensor.itemsize
     whole = torch.empty(size, dtype=tensor.dtype, device="meta")
     return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -1,7 +1,7 @@
 """One node's result from its arguments' metadata, and a whole graph's, node by node.
 
-`infer` asks in order: the rule table, what is remembered of earlier calls with equal metadata, torch's kernels.
-`propagate` walks a graph with it and leaves ``node.meta["tensor_meta"]``, in torch.fx's form, on every node.
+`infer` tries in order: the rule table, cached results of calls with equal metadata, torch's kernels. `propagate`
+applies it to a graph and sets ``node.meta["tensor_meta"]``, in torch.fx's form, on every node.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMEMBERED_MAX = 50_000
 
 
 def clear() -> None:
-    """Forget every remembered result."""
+    """Clear the cache of results."""
     _remembered.clear()
 
 
@@ -66,7 +66,7 @@ def infer(
 
     Raises:
         ShapeError: torch would refuse the call; the text is torch's.
-        DataDependentError: the answer is in the data.
+        DataDependentError: the result depends on data.
     """
     kwargs = kwargs or {}
     if op == "call_module":
@@ -208,7 +208,7 @@ def _pure(target: Target) -> bool:
 
 
 def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
-    """What decides a leaf module's result besides its inputs; modules of torch.nn that look alike share it."""
+    """A cache key for a leaf module: everything besides the inputs that decides its result's metadata."""
     state = [(name, described(p)) for name, p in module.named_parameters()]
     state += [(name, described(b)) for name, b in module.named_buffers()]
     modes = tuple(m.training for m in module.modules())

@@ -1,8 +1,7 @@
-"""Shapes by torch itself, where no rule answers: meta kernels first, fake tensors where those will not do.
+"""Shapes by torch itself, where no rule applies: meta kernels first, then fake tensors.
 
 A meta tensor has no device of its own, and a few kernels choose their memory layout by device; those, leaf modules and
-user functions run under `FakeTensorMode`, which knows both. Its answer, and its error, is the truth that the rules are
-tested against.
+user functions run under `FakeTensorMode`, which knows both. The rules are tested against its results and errors.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _log = logging.getLogger("torch._subclasses.fake_tensor")
 
 @contextmanager
 def refusals_unlogged() -> Iterator[None]:
-    """Without torch's log of what its shape kernels refuse: a refusal is an answer here, not an accident."""
+    """Without torch's log of what its shape kernels reject: here a rejection is an expected result."""
     before = _log.disabled
     _log.disabled = True
     try:
@@ -99,7 +98,7 @@ def by_kernel(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, fak
 
     Raises:
         ShapeError: torch refuses the call.
-        DataDependentError: the answer is in the data.
+        DataDependentError: the result depends on data.
     """
     metas, odd = _devices(args, kwargs)
     if not fake and not _by_device(target) and len(metas) <= 1 and not odd and "device" not in kwargs:
@@ -109,7 +108,7 @@ def by_kernel(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, fak
                 out = target(*map_values(args, _to_meta), **map_values(kwargs, _to_meta))
             return map_values(out, lambda v: _from_meta(v, device))
         except Exception:
-            pass  # fake tensors have the last word, in value and in error text
+            pass  # fake tensors decide, also on the error text
     return _by_fake(target, args, kwargs, target_name(target))
 
 
@@ -122,7 +121,7 @@ def _by_device(target: Any) -> bool:
 
 
 def _devices(args: Any, kwargs: Any) -> tuple[set[torch.device], bool]:
-    """The tensors' devices, and whether a stride is a matter of taste (size 1 in a non-contiguous tensor)."""
+    """The tensors' devices, and whether a stride is arbitrary (size 1 in a non-contiguous tensor)."""
     found: set[torch.device] = set()
     odd = False
 
@@ -161,7 +160,7 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if meta is not value:
             return tensor.requires_grad_(meta.requires_grad)
         if meta.requires_grad and dense(tuple(meta.shape), meta.strides):
-            return tensor.requires_grad_().clone()  # no leaf, so that in-place operators may follow
+            return tensor.requires_grad_().clone()  # not a leaf, so that in-place operators may follow
         return tensor
 
     try:

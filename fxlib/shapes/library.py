@@ -46,7 +46,8 @@ def shifted_window_attention(
     logit_scale: Any = None,
     training: Any = True,
 ) -> Meta | None:
-    """Attention within windows of ``[N, H, W, C]``: padded, cut, joined and cut to size again, so as the input."""
+    """Attention within windows of ``[N, H, W, C]``: padded, split, joined and cropped again, so the result is like the
+    input."""
     given = [input, qkv_weight, proj_weight, relative_position_bias]
     given += [each for each in (qkv_bias, proj_bias, logit_scale) if each is not None]
     if not all(isinstance(each, Meta) for each in given) or input.ndim != 4 or not input.contiguous:
@@ -61,7 +62,7 @@ def shifted_window_attention(
         return None
     padded = any(size % window for size, window in zip(input.shape[1:3], window_size, strict=True))
     if padded and 1 in input.shape[:3]:
-        return None  # the cut leaves the dimension of size 1 with a stride of its own
+        return None  # cropping gives the dimension of size 1 another stride
     channels = input.shape[3]
     inside = window_size[0] * window_size[1]
     fits = (

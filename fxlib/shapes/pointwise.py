@@ -90,7 +90,7 @@ def promote(operands: tuple[Any, ...]) -> torch.dtype | None:
 
 
 def layout(operands: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], torch.device] | None:
-    """Shape, strides and device of an elementwise result; None where the order of memory needs torch's iterator."""
+    """Shape, strides and device of an elementwise result; None where only torch's iterator knows the memory order."""
     first: Meta | None = None
     shape: tuple[int, ...] | None = None
     same = all_contiguous = True

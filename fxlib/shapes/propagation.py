@@ -1,8 +1,8 @@
 """Shape propagation without data through a whole graph: the fast counterpart of ``FakeTensorProp``.
 
 Leaves ``meta["tensor_meta"]`` (`TensorMetadata`, nested where the node yields several tensors) and ``meta["type"]`` on
-every node, and returns what the graph would. The module's parameters are looked at, never computed with, so it makes no
-difference whether they are real, fake or on the meta device.
+every node, and returns what the graph would. Only the metadata of the module's parameters is used, so they may be real,
+fake or on the meta device.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def annotate(node: Node, value: Any) -> None:
 
 
 def where(node: Node) -> str:
-    """One line that names a node and, where it is known, the line of source that made it."""
+    """One line that names a node and, if known, its source line."""
     text = f"While computing the shape of node {node.name!r} ({node.op} {target_name(node.target)})"
     span = getattr(node, "span", None)  # a node of torch.fx has none
     return text if span is None else f"{text}, from {span.place}"

@@ -4,9 +4,9 @@ A rule answers only the ordinary case, from metadata to metadata, in plain Pytho
 and torch's own meta kernel decides (`kernel.py`), so a rule never decides what is an error. Rules are found by the
 function object for ``call_function``, by name for ``call_method`` and by exact type for ``call_module``.
 
-A rule is written for calls whose arguments are of the types that its parameters say; there an exception is a bug. Torch
-decides then, too, so that nobody's program fails for it. Where the environment variable ``FXLIB_STRICT`` is set,
-as it is in the tests, the exception is let through.
+A rule applies to calls whose arguments have the types of its parameters; an exception in it is a bug. Torch then
+decides instead, so that a user's program does not fail. With the environment variable ``FXLIB_STRICT``, which the tests
+set, the exception is raised.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODULES: dict[type, Rule] = {}
 
 
 def answer(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a rule says of a call; None where it has no answer, or is not written for such a call."""
+    """A rule's result for a call; None if it has none or does not apply to such a call."""
     try:
         return rule(*args, **kwargs)
     except Exception:
@@ -44,7 +44,7 @@ def answer(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_written_for(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the arguments are of the types that the rule's parameters say."""
+    """Whether the arguments have the types of the rule's parameters."""
     signature = inspect.signature(rule, eval_str=True)
     try:
         bound = signature.bind(*args, **kwargs).arguments
@@ -54,7 +54,7 @@ def _is_written_for(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _is_a(value: object, parameter: inspect.Parameter) -> bool:
-    # Of these there are several; a module has been found by its exact type.
+    # Types with several possible classes; a module was already found by its exact type.
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or isinstance(value, torch.nn.Module):
         return True
     kinds = get_args(parameter.annotation) or (parameter.annotation,)

@@ -1,7 +1,7 @@
 """What is known of a tensor without its data: shape, dtype, device, strides and whether it requires grad.
 
-An immutable value, compared by content, so that it can be part of a dictionary key. It answers the questions that a
-model asks of a tensor's shape (``x.shape``, ``x.size(0)``, ``x.dim()``); computing with it is the rules' work.
+An immutable value, compared by content, so that it can be part of a dictionary key. It has the shape methods that
+models use (``x.shape``, ``x.size(0)``, ``x.dim()``); the rules compute with it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def device_of(value: str | torch.device | int) -> torch.device | None:
-    """The device that an argument names; None for a name that torch does not know."""
+    """The device for a device argument; None for a name unknown to torch."""
     try:
         return torch.device(value)
     except RuntimeError:
@@ -116,7 +116,7 @@ class TensorMeta:
         return TensorMeta(self.shape, self.dtype, self.device, self.strides, requires_grad)
 
     def empty(self, device: str | torch.device | None = "meta") -> torch.Tensor:
-        """A tensor without data that has this metadata, on ``device`` (the meta device unless told)."""
+        """A tensor without data that has this metadata, on ``device`` (by default the meta device)."""
         tensor = self.blank(self.device if device is None else device)
         return tensor.requires_grad_() if self.requires_grad else tensor
 

@@ -30,8 +30,8 @@ class Interpreter:
     """Runs a graph node by node, with an overridable method for every opcode.
 
     Override ``run_node`` to see or change every node, one of ``placeholder``, ``get_attr``, ``call_function``,
-    ``call_method``, ``call_module``, ``output`` for one opcode, ``fetch_attr`` to serve attributes from elsewhere and
-    ``map_nodes_to_values`` to look values up in another way.
+    ``call_method``, ``call_module``, ``output`` for one opcode, ``fetch_attr`` to read attributes from elsewhere, and
+    ``map_nodes_to_values`` to look values up differently.
 
     Example::
 
@@ -65,7 +65,7 @@ class Interpreter:
             self.user_to_last_uses = _last_uses(self.graph)
         self.env: dict[Node, Any] = {}
 
-    # What progress bars call it, and whether errors name the node.
+    # The name shown in progress bars, and whether errors name the node.
     name = "Interpreter"
     extra_traceback = True
 
@@ -74,7 +74,7 @@ class Interpreter:
 
         Args:
             *args: the values of the placeholders, in order.
-            initial_env: values for nodes that then are not run; for a graph that was run in part before.
+            initial_env: values of nodes, which are then not run; for a graph that was partly run before.
             enable_io_processing: pass inputs and output through the graph's ``process_inputs`` and ``process_outputs``.
 
         Raises:
@@ -99,7 +99,7 @@ class Interpreter:
     ) -> Any:
         env = self.env
         last_uses = self.user_to_last_uses if self.garbage_collect_values else None
-        # Between "called by the letter" and "called directly" only overridden hooks can tell the difference.
+        # The method may be called directly unless a hook is overridden.
         cls = type(self)
         fluent = all(getattr(cls, hook) is getattr(Interpreter, hook) for hook in _FLUENT_HOOKS) and not any(
             hook in self.__dict__ for hook in _FLUENT_HOOKS
@@ -110,7 +110,7 @@ class Interpreter:
             if progress is not None:
                 progress(1)
             if node in env:
-                # Given by initial_env: a part of the graph that needs no run.
+                # Given by initial_env, so it is not run.
                 continue
             try:
                 if fluent:
@@ -138,7 +138,7 @@ class Interpreter:
         return None
 
     def _values(self, args: Any, node: Node, env: dict[Node, Any]) -> Any:
-        """``args`` with values for nodes; flat tuples, nearly all there are, without a general traversal."""
+        """``args`` with values for nodes; flat tuples, the usual case, without a general traversal."""
         if isinstance(args, tuple):
             values = []
             for arg in args:
@@ -239,7 +239,7 @@ class Interpreter:
             raise RuntimeError(f"Node referenced nonexistent target {'.'.join(sought)}") from None
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of ``n`` with values in place of nodes."""
+        """The arguments of ``n``, with nodes replaced by their values."""
         args, kwargs = (self.map_nodes_to_values(given, n) for given in (n.args, n.kwargs))
         return cast("tuple[Any, ...]", args), cast("dict[str, Any]", kwargs)
 
@@ -247,7 +247,7 @@ class Interpreter:
         """``args``, arbitrarily nested, with each node replaced by its value.
 
         Raises:
-            RuntimeError: a node has no value, which ``graph.lint()`` explains.
+            RuntimeError: a node has no value yet; ``graph.lint()`` explains why.
         """
         return map_arg(args, partial(self._value_of, n))
 
@@ -276,7 +276,7 @@ def _default(parameter: Target, default: tuple[Any, ...]) -> Any:
 
 
 def _origin(node: Node) -> str | None:
-    """The trace that was recorded with the node, or else the places in the source that led to it, outermost first."""
+    """The stack trace that was recorded with the node, or else its source lines, outermost first."""
     if node.stack_trace is not None:
         return node.stack_trace
     places = [f'  File "{place.file}", line {place.line}, column {place.column + 1}' for place in node.call_path]
@@ -284,7 +284,7 @@ def _origin(node: Node) -> str | None:
 
 
 def _last_uses(graph: Graph) -> dict[Node, list[Node]]:
-    """For each node those whose value nobody needs after it has run."""
+    """For each node, the nodes whose values are not needed after it has run."""
     last = last_users(graph.nodes)
     dying = ((user, [used for used in user._input_nodes if last[used] is user]) for user in reversed(graph.nodes))
     return {user: dead for user, dead in dying if dead}
@@ -294,7 +294,7 @@ def as_path(target: Target) -> str:
     """A target that has to be a name or a dotted path.
 
     Raises:
-        AssertionError: it is none.
+        AssertionError: it is not one.
     """
     if not isinstance(target, str):
         raise AssertionError(f"Expected target to be str, got {type(target)}")

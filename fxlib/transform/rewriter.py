@@ -1,6 +1,6 @@
 """Replacing every occurrence of one graph by another.
 
-Finding the occurrences is ``passes.utils.matcher_utils``'s part; here they are exchanged.
+``passes.utils.matcher_utils`` finds the occurrences; here they are replaced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """As ``Match``, and the nodes that replaced the occurrence."""
+    """Like ``Match``, with the nodes that replaced the occurrence."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -56,8 +56,8 @@ def replace_pattern(
     """Replaces every occurrence of ``pattern`` in ``gm`` by ``replacement``, in place.
 
     Both are functions or modules, traced here, or GraphModules, with parameters in the same order. Operators and
-    targets of the pattern have to be equal to those of the graph, names do not; a pattern's parameter stands for any
-    value. A match may not overlap an earlier one, and only values which the pattern returns may be used outside.
+    targets of the pattern must equal those of the graph, names need not; a pattern's parameter matches any value. A
+    match may not overlap an earlier one, and only values which the pattern returns may be used outside.
 
     Returns:
         the matches that were replaced, with the graph's former nodes.
@@ -99,7 +99,7 @@ def replace_pattern_with_filters(
         match_filters: called as ``(match, graph, pattern_graph)``; all have to return true.
         ignore_literals: constants of the pattern match any constant.
         replacement_callback: called likewise for each match, returns the graph to put there instead of ``replacement``.
-        node_name_match: take nodes whose name contains this text for equal to any pattern node.
+        node_name_match: treat nodes whose name contains this text as equal to any pattern node.
     """
     return in_place(
         gm,
@@ -152,7 +152,7 @@ def _templates(
     callback: Callable[[InternalMatch, Graph, Graph], Graph] | None,
     asked: tuple[Graph, Graph],
 ) -> Callable[[InternalMatch], _Template]:
-    """What gives the template for each match: one for all, or what the user makes for it."""
+    """A function that returns the template for each match: one for all, or one made by the user's callback."""
     if callback is not None:
         return lambda match: _Template(callback(match, *asked))
     if replacement is None:
@@ -170,13 +170,13 @@ class _Template:
 
 
 class _Exchange:
-    """Puts other nodes in place of the occurrences of one pattern in one graph."""
+    """Replaces the occurrences of one pattern in one graph."""
 
     def __init__(self, graph: Graph, pattern: Graph) -> None:
         self.graph = graph
         # Users before what they use.
         self.inner = [node for node in reversed(pattern.nodes) if node.op not in ("placeholder", "output")]
-        # A value that was replaced, and what is there now.
+        # Replaced value -> its replacement.
         self.became: dict[Node, Any] = {}
 
     def __call__(self, match: InternalMatch, template: _Template) -> ReplacedPatterns:
@@ -193,14 +193,15 @@ class _Exchange:
         return ReplacedPatterns(match.anchors[0], match.nodes_map, added)
 
     def _follow_inputs(self, match: InternalMatch) -> None:
-        """An input that an earlier replacement has taken away is now what that put in its place."""
+        """Map inputs that an earlier replacement removed to their replacements."""
         for position, node in enumerate(match.placeholder_nodes):
             if isinstance(node, Node) and node in self.became:
                 match.placeholder_nodes[position] = now = self.became[node]
                 match.nodes_map.update({part: now for part, found in match.nodes_map.items() if found is node})
 
     def _insert(self, match: InternalMatch, template: _Template) -> tuple[list[Node], tuple[Any, ...]]:
-        """Copies the template to where the match is; gives the nodes there, and the values that it returns."""
+        """Copies the template to the place of the match; returns the new nodes and the values that the template
+        returns."""
         given = match.placeholder_nodes
         if len(given) != len(template.inputs):
             raise AssertionError(f"Placeholder count mismatch: {len(given)} vs {len(template.inputs)}")
@@ -216,11 +217,11 @@ class _Exchange:
 
 
 def _first_after(values: list[Node]) -> Node:
-    """The first node that uses one of the values, before which others have to make them."""
+    """The first node that uses one of the values: the replacement must come before it."""
     users = {user: None for value in values for user in value.users}
     if users:
         return min(users) if len(users) > 1 else next(iter(users))
-    # Nobody uses the result, so it is there for what it does: it stays where the last node of it was.
+    # The result is unused, so the match is there for its side effect: it stays at its last node.
     return max(values).next
 
 

@@ -1,4 +1,4 @@
-"""What a client gets for the requests that FX Lens adds to LSP, as plain data.
+"""The answers to the requests that FX Lens adds to LSP, as plain data.
 
 A request that cannot be answered gets a ``Refusal``.  A test compares these types with those of the same names in
 ``vscode-extension/src/protocol``; there the fields are explained.
@@ -17,9 +17,9 @@ Places = Mapping[str, Sequence["Place"]]
 
 
 Difference = float | Literal["not finite"] | None
-"""How far one result is from another, where they can be compared; JSON has no infinity."""
+"""The difference between two results, if comparable; JSON has no infinity."""
 Direction = Literal["TB", "LR"]
-"""Of a drawing: from top to bottom, or from left to right."""
+"""The direction of a drawing: from top to bottom, or from left to right."""
 
 
 class Refusal(TypedDict):
@@ -42,14 +42,14 @@ class Place(TypedDict):
 
 
 class InputsAnswer(TypedDict):
-    """How a model is constructed and called, as its comment has it; ``select`` is the part to be changed."""
+    """How a model is constructed and called, in the form of its comment; ``select`` is the part to be changed."""
 
     text: str
     select: Sequence[int]
 
 
 class InputsVerdict(TypedDict):
-    """What came of a comment, in a sentence."""
+    """The result of trying a comment, as a sentence."""
 
     works: bool
     verdict: str
@@ -76,7 +76,7 @@ class NodeInfo(TypedDict):
 
 
 class Group(TypedDict):
-    """A module in a drawn graph: whether it is open, and how many nodes it holds."""
+    """A module in a drawn graph: whether it is expanded, and its number of nodes."""
 
     title: str
     open: bool
@@ -117,7 +117,7 @@ class RecordAnswer(TypedDict):
 
 
 class PassInfo(TypedDict):
-    """A pass that can be chosen, and how many nodes of the model it may change."""
+    """A pass that can be chosen, and the number of nodes that it may change."""
 
     name: str
     label: str
@@ -139,7 +139,7 @@ class Construction(TypedDict):
 
 
 class PassResult(TypedDict):
-    """What the process of a job says of a model and the passes that it applied."""
+    """The result of applying passes to a model."""
 
     target: str
     passes: Sequence[str]
@@ -177,7 +177,7 @@ class EnginesAnswer(TypedDict):
 
 
 class ModelResult(TypedDict):
-    """What jobs on one model have in common: the model, the result as text, and the nodes that its rows are about."""
+    """Common to jobs on one model: the model, the result as text, and the nodes that its rows are about."""
 
     target: str
     text: str
@@ -192,7 +192,7 @@ class LowerResult(ModelResult):
 
 
 class LayerTime(TypedDict):
-    """The time of one run that is spent for a node, and the kernels that compute it."""
+    """The time spent on a node in one run, and the kernels that compute it."""
 
     node: str
     nodes: Sequence[str]
@@ -229,8 +229,8 @@ class EstimateResult(ModelResult):
 
 
 class ValueRange(TypedDict):
-    """The finite values of a tensor, and how many are not finite; a range is None where there is no finite value, or
-    where it is larger than a float."""
+    """The finite values of a tensor, and the number of non-finite ones; a range is None if there is no finite value, or
+    if it exceeds a float."""
 
     low: float | None
     high: float | None
@@ -241,15 +241,15 @@ class ValueRange(TypedDict):
 
 
 class ValuesResult(ModelResult):
-    """The values of each node on the example inputs, and the first node that has some that are not finite."""
+    """The values of each node on the example inputs, and the first node with non-finite values."""
 
     ranges: Mapping[str, ValueRange]
     first: str | None
 
 
 class Step(TypedDict):
-    """A node of a stage, and the nodes of the first stage that it comes from; the one of them that it is shown at; how
-    far its value is from eager's."""
+    """A node of a stage: its origins in the first stage, the origin at which it is shown, and its difference from
+    eager."""
 
     name: str
     target: str
@@ -260,8 +260,8 @@ class Step(TypedDict):
 
 
 class Stage(TypedDict):
-    """One form of a model, or why it has none; what to know of its values, how many steps have origins, and the first
-    that diverges from eager."""
+    """One form of a model, or why there is none; a remark about its values, the number of steps with origins, and the
+    first one that diverges from eager."""
 
     name: str
     steps: Sequence[Step]
@@ -301,7 +301,7 @@ Tone = Literal["good", "partly", "bad", "none"]
 
 
 class ModelVerdict(TypedDict):
-    """What a capture does with a class: in two or three words, and in a sentence."""
+    """The verdict of a capture on a class: in two or three words, and as a sentence."""
 
     capture: str
     text: str
@@ -310,14 +310,14 @@ class ModelVerdict(TypedDict):
 
 
 class Proposal(TypedDict):
-    """A proven fix: its title, and what it changes as a unified diff."""
+    """A proven fix: its title, and its changes as a unified diff."""
 
     title: str
     diff: str
 
 
 class Problem(TypedDict):
-    """A finding. ``place`` is its file and line for people; ``line`` and ``character`` count from 0, as in LSP, in a
+    """A finding. ``place`` is its file and line as text; ``line`` and ``character`` count from 0, as in LSP, in a
     notebook within its ``cell``, from 1."""
 
     code: str
@@ -333,12 +333,11 @@ class Problem(TypedDict):
 
 
 class ModelRow(TypedDict):
-    """A class of a workspace, or a file (without a ``name``) with problems that are of none of its classes.
+    """A class of a workspace, or a file (without a ``name``) with problems that belong to none of its classes.
 
-    ``place`` is its file and line for people; ``uri``, where there is an editor, ``cell``, from 1 in a notebook, and
-    ``line``, from 0, lead there.
-    ``construct`` and ``inputs`` are pairs: how it is constructed or called, and how that is known; or empty.
-    ``graph`` is its drawing as SVG, deflated and in base64, where one was made.
+    ``place`` is its file and line as text; ``uri`` (in an editor), ``cell`` (from 1, in a notebook) and ``line`` (from
+    0) lead there. ``construct`` and ``inputs`` are pairs: how it is constructed or called, and the source of that; or
+    empty. ``graph`` is its drawing as SVG, deflated and in base64, if one was made.
     """
 
     name: str
@@ -359,7 +358,7 @@ class ModelRow(TypedDict):
 
 
 class ModelsPart(TypedDict):
-    """The rows of the files that have been checked since the last part, and how many of the ``files`` are ``done``."""
+    """The rows of the files that have been checked since the last part, and the number ``done`` of all ``files``."""
 
     rows: Sequence[ModelRow]
     done: int
@@ -367,7 +366,7 @@ class ModelsPart(TypedDict):
 
 
 class ModelsAnswer(TypedDict):
-    """The answer to ``fxlens/models``; ``rows`` is empty where they were sent in parts."""
+    """The answer to ``fxlens/models``; ``rows`` is empty if they were sent in parts."""
 
     rows: Sequence[ModelRow]
     notes: Sequence[str]

@@ -36,14 +36,14 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong, and not how all of it is used."""
+    """Prints errors as one sentence, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives the exit status."""
+    """Runs the command line; returns the exit status."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:

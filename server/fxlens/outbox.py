@@ -1,4 +1,4 @@
-"""A pipe to the client with a thread that writes it, so that the server never waits for a client that does not read."""
+"""A pipe to the client, written by a thread, so that the server never waits for a client that does not read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MOST_UNREAD = 64 << 20
 """Bytes of messages that a client may leave unread."""
 
 MOST_LOG = 1 << 20
-"""Bytes of log that a client may leave unread; more is left out."""
+"""Bytes of log that a client may leave unread; more is dropped."""
 
 
 class Outbox:
-    """Looks like a binary or a text stream to those who write.
+    """Has the interface of a binary or text stream for writing.
 
-    ``overflow`` is called where more than ``most`` bytes wait already, and says whether to keep what comes now too.
-    A single message may be larger than that.
+    ``overflow`` is called if more than ``most`` bytes are waiting, and decides whether to keep the new data. A single
+    message may be larger than that.
     """
 
     def __init__(self, fd: int, most: int, overflow: Callable[[], bool]) -> None:
@@ -34,7 +34,7 @@ class Outbox:
         threading.Thread(target=self._run, daemon=True, name="fxlens-outbox").start()
 
     def write(self, data: bytes | str) -> int:
-        """Never blocks.  Raises BrokenPipeError once the other end is known to be gone."""
+        """Never blocks.  Raises BrokenPipeError once the other end is known to be closed."""
         raw = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
         with self._changed:
             if self._error is not None:
@@ -47,10 +47,10 @@ class Outbox:
         return len(data)
 
     def flush(self) -> None:
-        """What is written is on its way: there is nothing to wait for."""
+        """Nothing to do: written data is already being sent."""
 
     def close(self, seconds: float = 5.0) -> None:
-        """Gives the other end a moment to read what is left."""
+        """Gives the other end a moment to read the rest."""
         until = time.monotonic() + seconds
         with self._changed:
             while self._waiting and self._error is None and (left := until - time.monotonic()) > 0:
@@ -78,7 +78,7 @@ class Outbox:
 
 
 def to_client(fd: int, log_box: Outbox | None) -> Outbox:
-    """For messages. None can be dropped: a client that leaves too many unread has stopped, and this process ends."""
+    """For messages. None can be dropped, so this process ends if a client leaves too many unread."""
 
     def end() -> bool:
         log.error("the client has left %d MiB of messages unread: the server ends", MOST_UNREAD >> 20)

@@ -1,5 +1,4 @@
-"""The findings of a record, and what is laid over it once it is made: a new record each time that shares what stays the
-same."""
+"""The findings of a record, and overlays of later results: each gives a new record that shares unchanged parts."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from .record import NO_GRAPH, Finding, Fix, Record, Related, Role, Severity, Tar
 
 
 class Part(Protocol):
-    """What ``sources.roles`` says of a class."""
+    """The part of a class by ``sources.roles``."""
 
     @property
     def role(self) -> Role: ...
@@ -30,7 +29,7 @@ _GRADES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 
 
 class Also(TypedDict):
-    """What the other captures do at the expression of a finding of torch.fx's; ``number`` counts the findings of its
+    """The results of other captures at the expression of a torch.fx finding; ``number`` counts the findings of its
     target."""
 
     number: int
@@ -41,16 +40,16 @@ class Also(TypedDict):
 
 
 class Compared(TypedDict):
-    """What running a model and its graph side by side says: a finding of its own, or notes on findings of its target,
-    by their numbers there."""
+    """The result of running a model and its graph side by side: a new finding, or notes on findings of its target, by
+    their numbers."""
 
     findings: Sequence[Finding]
     notes: Mapping[int, Sequence[Related]]
 
 
 class Captured(TypedDict):
-    """What the captures other than torch.fx do with a model: their verdicts, the findings of theirs alone, and what
-    they say of the findings of torch.fx."""
+    """The results of captures other than torch.fx for a model: verdicts, their own findings, and additions to findings
+    of torch.fx."""
 
     verdicts: Sequence[Verdict]
     findings: Sequence[Finding]
@@ -58,8 +57,8 @@ class Captured(TypedDict):
 
 
 def findings(record: Record) -> list[Finding]:
-    """All findings of a record, the file's first; one that several targets share is there once, as severe as the target
-    that matters most allows."""
+    """All findings of a record, the file's first; one shared by several targets occurs once, with the highest severity
+    that these allow."""
     limits = {target["name"]: target["limit"] for target in record["targets"]}
     limits[""] = record["limit"]
     found = []
@@ -74,7 +73,7 @@ def findings(record: Record) -> list[Finding]:
 
 
 def limited(finding: Finding, limits: Mapping[str, Severity]) -> Finding:
-    """The finding as severe as its target allows, for every capture; ``limits`` by the names of targets, and the file's
+    """The finding with the severity limited by its target, for every capture; ``limits`` by target name, the file's
     under an empty name."""
     of_target = finding["target"] is not None or finding["code"] in _NOT_RUN
     limit = limits.get(finding["target"] or "", "error") if of_target else "error"
@@ -89,14 +88,14 @@ def limited(finding: Finding, limits: Mapping[str, Severity]) -> Finding:
 
 
 def folded(record: Record, found: Sequence[Finding]) -> list[Finding]:
-    """The findings without those of classes beside the models: these are only counted."""
+    """The findings without those of classes that are not models, which are only counted."""
     aside = {target["name"] for target in record["targets"] if target["role"] == "aside" and target["limit"] == "hint"}
     return [each for each in found if each["target"] not in aside]
 
 
 def groups(record: Record) -> list[list[Numbered]]:
-    """The findings of a record.  The first of a group is shown, the others are the same problem, found through
-    another model: at the same place, or of the same model, where nobody knows the place."""
+    """The findings of a record in groups. The first of a group is shown; the others are the same problem found through
+    another model: at the same place, or in the same model if the place is unknown."""
     found: dict[object, list[Numbered]] = {}
     for number, each in enumerate(_all(record)):
         span = each["span"]
@@ -110,7 +109,7 @@ def _all(record: Record) -> Iterator[Finding]:
     for target in record["targets"]:
         yield from _of_trace(target)
         yield from target["lowering"]
-    # At the end: what was known before keeps its number.
+    # At the end, so that existing findings keep their numbers.
     for target in record["targets"]:
         yield from target["captured"]
     for target in record["targets"]:
@@ -156,7 +155,7 @@ def _exchanged(old: Sequence[Fix], new: Sequence[Fix], captures: bool) -> list[F
 
 
 def with_read(record: Record, names: Iterable[str], found: Iterable[Finding]) -> Record:
-    """The record with what reading alone found in these targets, which no trace has judged."""
+    """The record with findings from the text alone for targets that were not traced."""
     wanted = set(names)
     read = [each for each in found if each["target"] in wanted]
     targets: list[Target] = [
@@ -173,7 +172,7 @@ def with_lowering(record: Record, found: Mapping[str, Sequence[Finding]]) -> Rec
 
 
 def with_compared(record: Record, found: Mapping[str, Compared]) -> Record:
-    """The record with what a comparison of its targets with their graphs says, by their names."""
+    """The record with the results of comparing its targets with their graphs, by name."""
     return {**record, "targets": [_compared(each, found.get(each["name"])) for each in record["targets"]]}
 
 
@@ -198,7 +197,7 @@ def with_parts(record: Record, parts: Mapping[str, Part]) -> Record:
 
 
 def with_captures(record: Record, found: Mapping[str, Captured]) -> Record:
-    """The record with what other captures do with its targets, by their names."""
+    """The record with the results of other captures for its targets, by name."""
     return {**record, "targets": [_captured(each, found.get(each["name"])) for each in record["targets"]]}
 
 
@@ -220,7 +219,7 @@ def _captured(target: Target, found: Captured | None) -> Target:
 
 
 def with_note(record: Record, note: str | None) -> Record:
-    """The record with another sentence for the user, where there is one."""
+    """The record with a further sentence for the user, if there is one."""
     return {**record, "notes": [*record["notes"], note]} if note else record
 
 

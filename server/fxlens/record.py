@@ -1,8 +1,8 @@
 """The record: what one trace of a file found, as plain data that crosses pipes as JSON.
 
 The worker makes it, the server and the command line show it, and ``vscode-extension/src/protocol/record.ts`` is
-generated from these types.  Nothing writes into a record once it is made: what later jobs find is laid over it
-(``overlays``).  Each kind of entry has one builder here, so that none is made without a field.
+generated from these types. A record is never changed: later results are overlays (``overlays``). Each kind of entry has
+one builder here, so that no field is forgotten.
 
 Lines count from 1, columns from 0 in UTF-8 bytes, as in ``ast``; a span may be in another file than the record's.
 """
@@ -25,12 +25,12 @@ Status = Literal["traced", "partial", "failed", "skipped"]
 Role = Literal["meant", "root", "other", "aside"]
 
 ABSTRACT = "its forward is left to its subclasses"
-"""The reason of models that were skipped because they do."""
+"""The reason for models that were skipped."""
 Outcome = Literal["captured", "parts", "pinned", "fails", "unknown"]
 
 
 class Span(TypedDict):
-    """A stretch of a file."""
+    """A range of a file."""
 
     file: ReadOnly[str]
     line: ReadOnly[int]
@@ -40,7 +40,7 @@ class Span(TypedDict):
 
 
 class Edit(Span):
-    """A stretch of a file and the text that replaces it."""
+    """A range of a file and the text that replaces it."""
 
     text: ReadOnly[str]
 
@@ -48,8 +48,8 @@ class Edit(Span):
 class Fix(TypedDict):
     """A change of source that answers a finding.
 
-    ``capture`` is the one that it is for: ``fx``, ``export``, ``compile``, or ``shapes``.  ``checked``: it was applied
-    to a copy, captured again and compared with eager.  ``preferred``: that proved it.
+    ``capture`` is the one it is for: ``fx``, ``export``, ``compile``, or ``shapes``.  ``checked``: it was applied to a
+    copy, captured again and compared with eager.  ``preferred``: that proved it.
     """
 
     id: ReadOnly[str]
@@ -73,13 +73,13 @@ class Related(TypedDict):
 class Finding(TypedDict):
     """One problem at one place.
 
-    ``code`` is FX1xx where torch.fx raises, FX2xx where it records something else than eager computes, FX3xx for the
-    set-up (import, construction, inputs, time, crash), FX4xx for lowering, FX5xx for torch.export, FX6xx for
-    torch.compile and FX7xx for sizes that vary.  ``call_path`` leads from the forward's line to ``span``, its last
-    item.  ``data`` holds facts for fixes.  ``captures`` maps the captures that the problem is one of (``fx``,
-    ``export``, ``compile``, ``onnx``) to the code that each gives it, ``severities`` to how severe it is there.
-    ``source`` is ``trace``, ``syntax``, or ``compare`` where a model and its graph were run side by side.  ``stale``
-    findings are of an earlier text, on lines that have not changed since.
+    ``code`` is FX1xx if torch.fx raises, FX2xx if it records something other than eager computes, FX3xx for the set-up
+    (import, construction, inputs, time, crash), FX4xx for lowering, FX5xx for torch.export, FX6xx for torch.compile and
+    FX7xx for sizes that vary. ``call_path`` leads from the forward's line to ``span``, its last item. ``data`` holds
+    facts for fixes. ``captures`` maps the affected captures (``fx``, ``export``, ``compile``, ``onnx``) to the code of
+    the problem there, ``severities`` to its severity. ``source`` is ``trace``, ``syntax``, or ``compare`` for a
+    comparison of a model with its graph. ``stale`` findings belong to an earlier text, on lines that have not changed
+    since.
     """
 
     code: ReadOnly[str]
@@ -100,7 +100,7 @@ class Finding(TypedDict):
 
 
 class Origin(TypedDict):
-    """How a model was constructed, or what it was called with, and where that comes from.
+    """How a model was constructed or called, and the source of that.
 
     ``source`` is one of ``sources.targets.ORDER``; ``file`` is the other file that contains it.
     """
@@ -112,7 +112,7 @@ class Origin(TypedDict):
 
 
 class Predicted(TypedDict):
-    """The least time that a device's data sheet allows, and the start of a kernel."""
+    """The minimum time by a device's data sheet, and the launch time of a kernel."""
 
     device: ReadOnly[str]
     seconds: ReadOnly[float]
@@ -121,13 +121,12 @@ class Predicted(TypedDict):
 class Node(TypedDict):
     """A node of a graph.
 
-    ``settings`` are those of the module that it calls, as its ``repr`` has them: ``3, 64, kernel_size=(7, 7)``.
-    ``returned``: for calls of ``call_path``, by their place in it, that end with this node and give something else than
-    its value: the names of the nodes that they give, in lists and dicts as they are nested, None for other values.
-    ``structure`` describes a value that holds several tensors: ``(f32[2, 8], i64[2, 8])``.
-    ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and those that vary between
-    recorded calls.  ``params`` counts the parameters
-    of the module, ``flops`` a multiplication and its addition as two.
+    ``settings`` are those of the called module, as in its ``repr``: ``3, 64, kernel_size=(7, 7)``. ``returned``: for
+    calls in ``call_path``, by index, that end with this node: the name of the returned node, those of several nested in
+    lists and dicts as there, None for other values. ``structure`` describes a value that holds several tensors:
+    ``(f32[2, 8], i64[2, 8])``. ``symbolic`` is ``shape`` with dimensions by name: the batch where a name is set, and
+    those that vary between recorded calls.  ``params`` counts the parameters of the module, ``flops`` a multiplication
+    and its addition as two.
     """
 
     name: ReadOnly[str]
@@ -152,7 +151,7 @@ class Node(TypedDict):
 
 
 class Located(TypedDict):
-    """What a node and a row of a report have in common: a name, and where in the source it comes from."""
+    """Common to a node and a row of a report: a name, and its place in the source."""
 
     name: ReadOnly[str]
     span: ReadOnly[Span | None]
@@ -160,7 +159,7 @@ class Located(TypedDict):
 
 
 class Untaken(TypedDict):
-    """A piece of a forward that the trace never reached, and why."""
+    """A part of a forward that the trace never reached, and why."""
 
     span: ReadOnly[Span]
     reason: ReadOnly[str]
@@ -188,14 +187,13 @@ class Graph(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What a capture other than torch.fx does with a model.
+    """The result of a capture other than torch.fx for a model.
 
-    ``capture`` is ``export``, ``compile``, ``strict``: torch.export with ``strict=True``, or ``shapes``: with
-    sizes that vary.  ``outcome``:
-    ``captured`` in one graph, in ``parts``, ``pinned`` to one size, ``fails``, or ``unknown``; ``reason`` says why in
-    the last three cases.  ``text`` says it in two or three words.  ``breaks`` counts the graph breaks, ``graphs`` the
-    graphs; ``fullgraph`` says whether ``torch.compile(fullgraph=True)`` takes the model.  ``graph`` holds all of the
-    graphs, each of several as a module ``graph 1``, ``graph 2``, …
+    ``capture`` is ``export``, ``compile``, ``strict``: torch.export with ``strict=True``, or ``shapes``: with sizes
+    that vary.  ``outcome``: ``captured`` in one graph, in ``parts``, ``pinned`` to one size, ``fails``, or ``unknown``;
+    ``reason`` says why in the last three cases.  ``text`` is a summary of two or three words.  ``breaks`` counts the
+    graph breaks, ``graphs`` the graphs; ``fullgraph`` says whether ``torch.compile(fullgraph=True)`` accepts the model.
+    ``graph`` holds all graphs; several are modules ``graph 1``, ``graph 2``, …
     """
 
     capture: ReadOnly[str]
@@ -212,12 +210,12 @@ class Target(Graph):
     """A model of the file.  The position is that of the class statement's name; ``timings`` are milliseconds.
 
     ``findings`` come from the trace; ``lowering`` (FX4xx), ``captures`` and ``captured``, the findings of these
-    captures (FX5xx to FX7xx), from jobs of their own, once the trace is shown.
+    captures (FX5xx to FX7xx), come from later jobs.
 
     ``role`` is laid over the record (``sources.roles``): ``meant`` to be captured, a ``root`` model, an ``other``
-    class, or one that works ``aside`` of the models, such as a loss; ``why`` says how that is known, in a few words.
-    ``limit`` is the highest severity that its findings are shown with.  ``doubtful``: its code does more than call
-    layers and torch, so that it is run side by side with its graph.
+    class, or one used ``aside`` of the models, such as a loss; ``why`` is the reason, in a few words. ``limit`` is the
+    highest severity of its shown findings.  ``doubtful``: its code does more than call layers and torch, so that it is
+    run side by side with its graph.
     """
 
     name: ReadOnly[str]
@@ -244,7 +242,7 @@ class Target(Graph):
 
 
 def assumed(target: Target) -> bool:
-    """Whether nobody wrote the inputs of a model, or how it is constructed for them."""
+    """Whether the inputs or the construction of a model are assumptions."""
     sources = {origin["source"] for origin in (target["construct"], target["inputs"]) if origin}
     return target["inputs"] is not None and bool(sources & {"inferred", "assumed"})
 
@@ -252,11 +250,11 @@ def assumed(target: Target) -> bool:
 class Record(TypedDict):
     """What one trace of a file found.
 
-    ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models that tests were
-    asked about: when one of the files changes, or a test comes to name one of the models, the record is out of date.
+    ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models for which tests
+    were searched: the record is out of date once one of the files changes, or a test names one of the models.
     ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
-    what was left undone, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity
-    that findings about running the file are shown with.
+    unfinished work, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity of
+    shown findings about running the file.
     """
 
     version: ReadOnly[int]
@@ -277,7 +275,7 @@ class Record(TypedDict):
 
 
 class Spanned(Protocol):
-    """What has the attributes of a span, such as fxlib's."""
+    """Has the attributes of a span, such as fxlib's."""
 
     @property
     def file(self) -> str: ...
@@ -292,7 +290,7 @@ class Spanned(Protocol):
 
 
 def span(file: str, line: int, column: int = 0, end_line: int | None = None, end_column: int = 0) -> Span:
-    """A stretch of a file; without an end, the beginning of a line."""
+    """A range of a file; without an end, the beginning of a line."""
     return {
         "file": file, "line": line, "column": column, "end_line": end_line or line, "end_column": end_column,
     }  # fmt: skip
@@ -312,7 +310,7 @@ def related(message: str, at: Span | None = None, kind: str = "note") -> Related
 
 
 def _bounded(message: str) -> str:
-    """User code chooses parts of messages: a class may have a name of megabytes."""
+    """Cut a message: parts of it come from user code, such as a class name of megabytes."""
     return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
@@ -333,7 +331,7 @@ def finding(
     captures: Mapping[str, str] | None = None,
     severities: Mapping[str, Severity] | None = None,
 ) -> Finding:
-    """A finding.  Of ``data`` only what JSON can say is kept.  A finding of a trace is one of torch.fx's."""
+    """A finding. ``data`` is reduced to what JSON can hold. A finding of a trace belongs to torch.fx."""
     if captures is None:
         captures = {"fx": code} if code < "FX3" else {}
     if severities is None:
@@ -358,7 +356,7 @@ def tensor_text(shape: Sequence[int | str], dtype: str | None) -> str:
 
 
 def graded(finding: Finding, severity: Severity) -> Finding:
-    """The finding with another severity, for every capture that it holds for."""
+    """The finding with another severity, for every affected capture."""
     return {**finding, "severity": severity, "severities": dict.fromkeys(finding["severities"], severity)}
 
 
@@ -367,7 +365,7 @@ def origin(text: str, source: str, line: int | None = None, file: str | None = N
 
 
 def target(name: str, at: Span, status: Status = "failed", reason: str | None = None) -> Target:
-    """A target with nothing known beyond its name and place yet; ``at`` is the class's name."""
+    """A target of which only its name and place are known; ``at`` is the class's name."""
     return {
         "name": name, "line": at["line"], "column": at["column"], "end_line": at["end_line"],
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",

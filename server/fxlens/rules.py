@@ -1,4 +1,4 @@
-"""What is known of each rule: a table written from fxlib's rules, and the rule's page where it is installed."""
+"""The facts of each rule: a table generated from fxlib's rules, and the rule's page if installed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Rule:
     torch_text: str
 
     def says(self, it: str, form: str = "call", call: str = "", error: str = "") -> str:
-        """The first sentence of a finding: ``it`` is the expression, ``form`` how a condition is used, ``call`` what it
-        calls, ``error`` what was raised."""
+        """The first sentence of a finding: ``it`` is the expression, ``form`` the use of a condition, ``call`` its
+        callee, ``error`` the exception."""
         said = self.message.format(it=it, form=_table()["forms"][form], call=call, error=error, package="")
         return said[:1].upper() + said[1:]
 
@@ -47,36 +47,36 @@ def find(code: str) -> Rule:
 
 
 def unknown(codes: Iterable[str]) -> list[str]:
-    """Those that no rule's code begins with: with one that is misspelt, nothing would ever be found."""
+    """The codes that are no prefix of a rule's code; a misspelt one would select nothing."""
     return [each for each in codes if each not in _beginnings()]
 
 
 def known(codes: Iterable[str]) -> list[str]:
-    """The others."""
+    """The other codes."""
     return [each for each in codes if each in _beginnings()]
 
 
 def said_unknown(codes: Sequence[str]) -> str:
-    """That no rule has these codes, in a few words however many they are."""
+    """A short text that these codes are unknown, however many."""
     more = f" and {len(codes) - _MOST_SAID} more" if len(codes) > _MOST_SAID else ""
     return f"no rule code begins with {', '.join(code[:_LONGEST_SAID] for code in codes[:_MOST_SAID])}{more}"
 
 
 def title(code: str) -> str:
-    """What the rule is about; its code where it is not known."""
+    """The rule's title; its code if unknown."""
     known = _table()["rules"].get(code)
     return known["title"] if known else code
 
 
 def text(code: str) -> str:
-    """The rule's page, in Markdown; empty where it is not installed."""
+    """The rule's page, in Markdown; empty if not installed."""
     file = _file(code)
     return "" if file is None else file.read_text(encoding="utf-8")
 
 
 @cache
 def page(code: str) -> str | None:
-    """The address of the rule's page on this machine, where it is installed."""
+    """The address of the rule's page on this machine, if installed."""
     file = _file(code)
     return None if file is None else file.as_uri()
 
@@ -92,7 +92,7 @@ def _table() -> dict[str, dict]:
 
 
 def _file(code: str) -> Path | None:
-    """Beside the program, as in its source tree and in the editor's extension, or where pip puts it."""
+    """The path beside the program, as in its source tree and in the editor's extension, or as installed by pip."""
     tree = Path(__file__).resolve().parents[2] / "docs" / "rules"
     for folder in (tree, Path(sys.prefix) / "share" / "fxlens" / "rules"):
         file = folder / f"{code}.md"

@@ -1,6 +1,6 @@
-"""Imported first: takes the present folder off the path where only an empty entry of PYTHONPATH put it there.
+"""Imported first: removes the current folder from the path if only an empty entry of PYTHONPATH put it there.
 
-A workspace must not stand in for the standard library.
+A workspace must not shadow the standard library.
 """
 
 import os

@@ -39,19 +39,18 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Speaks of cells where features speak of notebooks.  Corrects six things in pygls: it keeps the future of every
-    notification for ever, it accepts a second ``initialize``, which could change the client's capabilities and the
-    folders while work is under way, it leaves a request without an answer whose parameters are not as LSP describes
-    them, it runs a command whose arguments are missing without them, it encodes answers of megabytes while everybody
-    waits, and it takes form feeds for line ends where a client edits a text, and seconds for thousands of such
-    edits."""
+    """Translates between cells and notebooks. Corrects seven things in pygls: it keeps the future of every notification
+    forever; it accepts a second ``initialize``, which could change capabilities and folders during work; it answers
+    requests before ``initialize`` and none after ``shutdown``; it does not answer requests with invalid parameters; it
+    runs commands with missing arguments; it encodes answers of megabytes in the event loop; and in edits it treats form
+    feeds as line ends, and takes seconds for thousands of edits."""
 
     _server: FxLensServer
-    _begun = False
+    _begun = _ending = False
 
     def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         if isinstance(result, Encoded) and self._server.cells.speak_in(msg_id, result):
-            result = json.loads(result)  # lines of it may be those of cells
+            result = json.loads(result)  # its lines may be those of cells
         if error is not None or not isinstance(result, Encoded) or self.writer is None:
             super()._send_response(msg_id, result, error)
             return
@@ -77,16 +76,27 @@ class FxLensProtocol(LanguageServerProtocol):
         plain: dict[str, Any] = json.loads(json.dumps(data, default=self._serialize_message))
         return plain
 
-    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
-        if method_name == types.INITIALIZE:
-            if self._begun:
-                error = types.ResponseError(
-                    code=types.ErrorCodes.InvalidRequest.value, message="initialize was sent before"
-                )
-                self._send_response(msg_id, error=error)
-                return
-            self._begun = True
-        super()._handle_request(msg_id, method_name, params)
+    def handle_message(self, message: Any) -> None:
+        method, number = getattr(message, "method", None), getattr(message, "id", None)
+        if method is None or number is None or message.jsonrpc != self.VERSION:
+            super().handle_message(message)
+            return
+        if (error := self._refusal(method)) is not None:
+            self._send_response(number, error=error)
+            return
+        self._begun |= method == types.INITIALIZE
+        self._ending |= method == types.SHUTDOWN
+        super().handle_message(message)
+
+    def _refusal(self, method: str) -> types.ResponseError | None:
+        """Why a request has no other answer now."""
+        if self._ending:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "shutdown was sent before")
+        if not self._begun and method != types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.ServerNotInitialized.value, "initialize was not sent yet")
+        if self._begun and method == types.INITIALIZE:
+            return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "initialize was sent before")
+        return None
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
@@ -117,7 +127,7 @@ def _change(change: types.TextDocumentContentChangeEvent) -> str | tuple[Place, 
 
 
 class FxLensServer(LanguageServer):
-    """A pygls server with a session.  Features put what they do for a document into ``on_*``."""
+    """A pygls server with a session.  Features register their handlers for documents in ``on_*``."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -133,16 +143,16 @@ class FxLensServer(LanguageServer):
         self.model_jobs = ModelJobs(self)
         self.agents = Agents(self)
         self.loop: asyncio.AbstractEventLoop | None = None
-        """From ``initialize`` on, before which nothing is begun."""
+        """Set by ``initialize``, before which nothing is started."""
         self.settings_requests = 0
-        """How often the client was asked for its settings."""
+        """The number of requests for the client's settings."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
         self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
         self.on_judged: list[Callable[[FxLensServer, Document], None]] = []
         self.layer_times: dict[str, Times] = {}
-        """By document: where the last benchmark's time went."""
+        """By document: the times of the last benchmark by layer."""
 
     @property
     def encoding(self) -> str:
@@ -158,7 +168,7 @@ class FxLensServer(LanguageServer):
         self.views.close()
 
     def end_from_thread(self) -> None:
-        """``end``, from another thread than the loop's; returns when it is done."""
+        """``end``, called from a thread other than the loop's; returns when it is done."""
         if self.loop is not None:
             asyncio.run_coroutine_threadsafe(self.end(), self.loop).result()
 

@@ -17,7 +17,7 @@ CONDITION = "logits.max() > 10.0"
 
 @pytest.fixture
 def use(tmp_path, warm):
-    """Runs an editor on a copy of the example, and gives what it wrote down."""
+    """Runs an editor on a copy of the example, and returns its output."""
 
     def run(*command: str) -> dict:
         file = tmp_path / "wrap_me.py"

@@ -1,4 +1,4 @@
-"""The models of examples/: of the size that is promised, traced as under torch.fx, equal to eager."""
+"""The models of examples/ have the documented size, trace as with torch.fx, and equal eager."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ TARGET = re.compile(r"^# fxlens: (.+?) <- (.+)$", re.MULTILINE)
 
 
 def load(path: Path):
-    """The module of an example file, importable under a name of its own."""
+    """The module of an example file, importable under a unique name."""
     name = f"example_{path.parent.name}_{path.stem}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
@@ -41,7 +41,7 @@ def build(path: Path, construct: str, device: str = "cpu"):
         return eval(construct, vars(module))
 
 
-# What the file promises: nodes of torch.fx's graph and parameters of the published model.
+# The file's documentation: nodes of torch.fx's graph and parameters of the published model.
 SIZES = {
     "ResNet50": ("resnet50", 177, 25_557_032),
     "DeepRecommender": ("deep_recommender", 15, 204_475_711),

@@ -1,4 +1,4 @@
-"""What a release needs to agree.  ``scripts/release.sh`` builds and checks the rest."""
+"""Values that must agree for a release. ``scripts/release.sh`` builds and checks the rest."""
 
 from __future__ import annotations
 

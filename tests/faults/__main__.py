@@ -1,4 +1,4 @@
-"""``python -m tests.faults``: does every proof to real processes and prints what came of it.
+"""``python -m tests.faults``: runs every proof on real processes and prints the results.
 
 ``--seconds N`` of random sessions from ``--seed S`` on, ``--minutes M`` or ``--traces N`` of soak (what takes longer),
 each ``--stride``-th prefix of a file traced, ``--documents N`` open at once, ``-k TEXT`` for some of the proofs only.
@@ -60,7 +60,7 @@ def main() -> int:
     options = [f"--seconds={given.seconds}", f"--seed={given.seed}", f"--minutes={given.minutes}"]
     options += [f"--traces={given.traces}", f"--stride={given.stride}", f"--documents={given.documents}", "-k", given.k]
     limit = max(300, given.seconds + 120, given.minutes * 60 + 120, given.traces, 50_000 / given.stride)
-    # A proof that holds only at its second try does not hold: no reruns here.
+    # A proof that needs a second try has failed: no reruns here.
     quiet = ["-p", "no:terminal", "-p", "no:rerunfailures", "-o", "addopts=", f"--timeout={limit}"]
     status = pytest.main([str(HERE), *quiet, *options], plugins=[table])
     head = ("fault", "tries", "outcome", "recovered in")

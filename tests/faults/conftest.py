@@ -1,4 +1,4 @@
-"""Shared by the proofs: a warm server, and what each proof reports for the table of ``python -m tests.faults``."""
+"""Shared by the proofs: a warm server, and each proof's row in the table of ``python -m tests.faults``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Report:
-    """What one proof has to say: how often it was tried, what was seen, and how long the next good answer took."""
+    """The report of one proof: the number of tries, the observations, and the time until the next good answer."""
 
     def __init__(self, record: Callable[[str, object], None]) -> None:
         self._record = record

@@ -1,4 +1,5 @@
-"""Files that change, are shared, or are no files: a save is never lost, and nothing waits for what is never written."""
+"""Files that change, are shared, or are not regular files: no save is lost, and nothing waits for input that never
+comes."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def check(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
 
 
 def test_a_save_during_fix_is_kept(tmp_path: Path, report):
-    """The first file and a helper that it uses are saved while they are checked; another one is fixed."""
+    """The first file and its helper are saved during the check; another file is fixed."""
     saved = tmp_path / "saved.py"
     saved.write_text(SAVING.format(net=NET.format(first="pass"), at=str(saved)))
     (tmp_path / "helper.py").write_text(HELPER)
@@ -102,7 +103,7 @@ def test_a_save_during_fix_is_kept(tmp_path: Path, report):
 
 
 def test_fix_changes_only_what_was_named(tmp_path: Path, report):
-    """A helper stays as it is; where it is named, or part of the project, it is fixed and listed by its name."""
+    """A helper is not changed, unless it was named or belongs to the project; it is then listed by name."""
     model, helper = tmp_path / "m.py", tmp_path / "helper.py"
     for named, changed in (("m.py", False), ("helper.py", True), ("project", True)):
         model.write_text(CALLING)
@@ -128,7 +129,7 @@ def test_a_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, 
     (tmp_path / "large.py").write_bytes(b"class Net: torch = 1\n" + b"#" * (11 << 20))
     (tmp_path / "odd.py").write_bytes(b"# coding: klingon\nclass Net: torch = 1\n")
     command = [sys.executable, "-m", "fxlens", "check", "--jobs", "1", "--fix", "."]
-    if os.geteuid() == 0:  # no mode stops a write of this user
+    if os.geteuid() == 0:  # file modes do not stop this user
         command[1:3] = ["-c", REFUSING]
     locked.chmod(0o555)
     try:
@@ -144,7 +145,7 @@ def test_a_file_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path, 
 
 
 def test_what_is_no_ordinary_file_is_passed_over(tmp_path: Path, report):
-    """A pipe, a socket and a folder where a source, a test and a helper would be: nothing is read from them."""
+    """A pipe, a socket and a folder in place of a source, a test and a helper are not read."""
     (tmp_path / "m.py").write_text(CALLING.replace("# fxlens: Net() <- torch.randn(2, 4)\n", ""))
     for name in ("pipe.py", "test_m.py", "helper.py", "fxlens.toml"):
         os.mkfifo(tmp_path / name)
@@ -210,12 +211,12 @@ PROTECTED = """import sys
 from fxlens.sources.files import write_source
 write_source(sys.argv[1], "x = 1\\n", "x = 2\\n")
 """
-# Whoever may do everything may write everything.
+# A privileged user may write everything.
 AS_ANYBODY = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
 
 
 def test_a_file_that_is_protected_against_writing_is_not_replaced(tmp_path: Path, report):
-    """Though its folder would allow it."""
+    """Although its folder would allow it."""
     path = tmp_path / "net.py"
     path.write_text("x = 1\n")
     path.chmod(0o444)
@@ -251,8 +252,8 @@ def test_of_no_encoding_are_other_lines_written_differently(tmp_path: Path, enco
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, report):
-    """A folder that cannot be entered or listed must not look like one without models; and codecs of other things than
-    text are no encodings of a source."""
+    """A folder that cannot be entered or listed must not look like one without models; codecs that are not for text are
+    invalid encodings of a source."""
     for name, mode in (("closed", 0o000), ("unlisted", 0o300), ("unentered", 0o600)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "net.py").write_text(NET.format(first="pass"))
@@ -272,10 +273,10 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, report):
 
 
 def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
-    """Of a file that came from a machine whose clock is ahead: it is checked once, and kept."""
+    """A file from a machine whose clock is ahead is checked once, and cached."""
     (tmp_path / "net.py").write_text(NET.format(first="pass"))
     os.utime(tmp_path / "net.py", (2e9, 2e9))
-    time.sleep(0.06)  # of the clock of the file system
+    time.sleep(0.06)  # resolution of the file system's clock
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cache = Cache(sys.executable)
     options = Options(Launch(find_python("", None), str(tmp_path)), cache=cache, verify=False)
@@ -294,7 +295,7 @@ def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: 
 
 
 def test_edits_are_for_one_version(tmp_path: Path, report):
-    """A client that takes versions gets them in every kind of edit; one that does not, edits by document."""
+    """A client that supports versions gets them in every edit; others get edits by document."""
     able = {"workspaceEdit": {"documentChanges": True, "resourceOperations": ["create"]}, "configuration": True}
     text = NET.format(first="pass").replace("# fxlens: Net() <- torch.randn(2, 4)\n", "")
     with Client(tmp_path, capabilities={"workspace": able}) as server:
@@ -318,7 +319,7 @@ def test_edits_are_for_one_version(tmp_path: Path, report):
 
 
 def test_edits_of_another_file_are_of_the_text_that_it_has(shared: Client, folder: Path, report):
-    """A helper is edited while all fixes are applied, and then saved by another program, which nobody tells."""
+    """A helper is edited while all fixes are applied, and then saved by another program without notification."""
     (folder / "helper.py").write_text(HELPER)
     (folder / "net.py").write_text(CALLING)
     with shared.lent(deadline=30) as server:

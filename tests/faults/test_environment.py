@@ -1,4 +1,4 @@
-"""Interpreters, torch and file systems as they are on other machines: a clear sentence each, and recovery."""
+"""Interpreters, torch and file systems as they are on other machines: each gives a clear sentence, and recovery."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def fits(message: str, pattern: str) -> bool:
 
 @pytest.mark.usefixtures("warm")
 def test_interpreters(tmp_path: Path, report):
-    """One server, told of one unusable interpreter after another; each time what is wrong is said once, and hover,
-    edits and requests go on.  Then of a good one."""
+    """One server gets one unusable interpreter after another; each problem is reported once, and hover, edits and
+    requests still work. Then it gets a good one."""
     with started(tmp_path) as server:
         uri = (tmp_path / "warm.py").as_uri()
         for number, (name, (make, says)) in enumerate(BAD.items()):
@@ -95,7 +95,7 @@ def test_interpreters(tmp_path: Path, report):
             server.settings = {"debounce": 0, "python": str(make(folder))}
             server.notify("workspace/didChangeConfiguration", {"settings": {}})
             found: list[dict] = []
-            while not found or not fits(found[0]["message"], says):  # the one before may be named once more
+            while not found or not fits(found[0]["message"], says):  # the previous one may be reported again
                 found = server.diagnostics(uri)
             assert [each["code"] for each in found] == ["FX309"], (name, found)
             assert "Traceback" not in found[0]["message"] and "\n" not in found[0]["message"]
@@ -148,7 +148,7 @@ NO_FORK = (
 
 
 def test_no_more_processes(tmp_path: Path, report):
-    """The system refuses to fork (a limit of processes, a policy): that is said, and the next edit after works."""
+    """The system refuses to fork (a limit of processes, a policy): this is reported, and the next edit works."""
     flag = tmp_path / "refuse"
     program = NO_FORK.replace("FLAG", repr(str(flag)))
     python = script(tmp_path, f'#!/bin/sh\nexec \'{sys.executable}\' -c "{program}" "$@"\n')
@@ -168,14 +168,14 @@ def test_no_more_processes(tmp_path: Path, report):
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP"])
 def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
-    """Code that ends or stops the process it was forked from: its own file is named or traced, others go on."""
+    """Code that ends or stops its parent process: its own file is reported or traced, others are unaffected."""
     text = Case("", "forward", f"os.kill(os.getppid(), signal.{signal_name})").text
     with started(tmp_path, settings={"deadline": 10, "verify": False, "lowering": "off"}) as server:
         uri = server.open(tmp_path / "hostile.py", text)
         codes = [each["code"] for each in server.diagnostics(uri)]
         assert set(codes) <= {"FX305"}, codes
         record = server.request("fxlens/record", {"uri": uri})["record"]
-        # A class goes on for a moment after it has killed its worker: which one was at work then is not always the one.
+        # A class continues for a moment after it has killed its worker, so the reported class may be another one.
         assert [each["name"] for each in record["targets"]] == ["Bad", "Good"]
         began = time.monotonic()
         server.close(uri)
@@ -189,7 +189,7 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
 
 @pytest.mark.usefixtures("warm")
 def test_user_code_that_takes_away_what_its_worker_needs(tmp_path: Path, report):
-    """It lowers the limits of the process that it was forked from, which can make no other one then."""
+    """It lowers the limits of its parent process, which can then no longer fork."""
     statement = "import resource; resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (5, 5))"
     with started(tmp_path, settings={"deadline": 10, "verify": False, "lowering": "off"}) as server:
         uri = server.open(tmp_path / "hostile.py", Case("", "forward", statement).text)
@@ -240,7 +240,7 @@ os.execv(sys.executable, [sys.executable, "-m", "fxlens", "serve"])
 
 @pytest.mark.parametrize("kind", ["disk full", "no temporary folder"])
 def test_nothing_can_be_written(tmp_path: Path, kind: str, report):
-    """No byte can be written to any file (as on a full or read-only disk), or the temporary folder is not there."""
+    """No file can be written (as on a full or read-only disk), or the temporary folder is missing."""
     full = kind == "disk full"
     command = [sys.executable, "-c", LIMITED] if full else None
     environment = {"HOME": "/proc"} if full else {"TMPDIR": "/proc/nowhere", "HOME": "/proc"}
@@ -267,7 +267,7 @@ SPAWNED = [
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("warm")
 def test_without_fork(tmp_path: Path, report):
-    """One text after another, each an edit of the one before: what a fault left would be seen in the next answer."""
+    """A sequence of edits, so that the after-effects of a fault would appear in the next answer."""
     assert len(SPAWNED) == 8
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -1,4 +1,4 @@
-"""Fixes that are proven on one model: what else uses the code that they change computes the same as before."""
+"""Fixes that are proven on one model do not change the results of other users of the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 
-# Each model has a problem whose fix changes what somebody else, or another construction of it, relies on.
+# Each model has a problem whose fix affects other code, or another construction of the model.
 FILES = {
     "attribute_of_a_part": """
 class Inner(nn.Module):
@@ -185,7 +185,7 @@ class Net(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fixed(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Path:
     folder = tmp_path_factory.mktemp("fixes")
     for name, text in FILES.items():
         (folder / f"{name}.py").write_text(HEAD + text.lstrip("\n"))
@@ -201,7 +201,7 @@ def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "        return {'half': np.floor(x.shape[0] / 2), 'parts': a}\n"
     )
     command = [sys.executable, "-m", "fxlens", "check", "--fix", "--all", "--no-cache", "."]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "VIRTUAL_ENV": str(warm_python / "plain")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode in (0, 1), done.stderr
     return folder

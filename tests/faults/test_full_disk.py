@@ -1,4 +1,4 @@
-"""Disks that are full, and clocks that jump: nothing that was there is lost, and nothing waits for the time of day."""
+"""Full disks and jumping clocks: no existing data is lost, and nothing waits for the time of day."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from lsp_client import MODEL, Client
 
 ROOT = Path(__file__).resolve().parents[2]
-# No file can grow beyond so many bytes: what a full disk does to a write, without a disk.
+# No file can grow beyond so many bytes, which simulates a full disk.
 LIMITED = """import os, resource, runpy, sys
 size = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -123,7 +123,7 @@ sys.exit(main(["serve"]))
 
 @pytest.mark.usefixtures("warm")
 def test_a_clock_that_jumps(tmp_path: Path, report):
-    """The time of day changes by years from one look to the next: deadlines, pauses and clearing up do not."""
+    """The time of day changes by years between two reads, without effect on deadlines, pauses and clean-up."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     settings = {"deadline": 1.5, "debounce": 50, "verify": False, "lowering": "off"}

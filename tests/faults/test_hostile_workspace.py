@@ -1,4 +1,4 @@
-"""A folder from anywhere: nothing in it runs before trust, and what it holds is shown as text."""
+"""Untrusted folders: nothing in them runs before trust, and their contents are shown as text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.usefixtures("warm")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import pathlib; pathlib.Path({mark!r}).touch()\n"
-# Names of what the server itself imports: in the folder it is started in they must not come first.
+# Names of modules that the server itself imports; those in its working folder must not shadow them.
 SHADOWS = ("ast", "json", "typing", "logging", "asyncio", "fxlens_extra", "lsprotocol", "pygls", "torch", "numpy")
 
 
 def trap(folder: Path) -> Path:
-    """Fills a workspace with everything that could be run by mistake; gives the file whose existence tells."""
+    """Fills a workspace with everything that could be run by mistake; returns the file whose existence proves that."""
     mark = folder.parent / "ran"
     text = PROGRAM.format(mark=str(mark))
     for name in ("sitecustomize", "usercustomize", "conftest", "setup", "__init__", "__main__", *SHADOWS):
@@ -84,7 +84,7 @@ def test_nothing_runs_before_trust(tmp_path: Path, report):
         assert '"trusted": false' in server.request("fxlens/debugInfo", {})["text"]
         assert descendants(server.process.pid) == []
     assert not mark.exists()
-    # The trap does spring: after trust the interpreter that the settings name is started.
+    # The trap works: after trust, the interpreter in the settings is started.
     with Client(folder, trusted=True, settings=settings) as server:
         found = server.diagnostics(server.open(folder / "model.py", MODEL))
     assert mark.exists() and [each["code"] for each in found] == ["FX309"]
@@ -103,7 +103,7 @@ def test_trust_is_said_exactly(tmp_path: Path, trusted: object, report):
 
 
 def test_configuration_files_that_are_traps(tmp_path: Path, report):
-    """A pipe or a device in place of the project's configuration must not hold the server up."""
+    """A pipe or a device in place of the project's configuration must not block the server."""
     kinds = {
         "pipe": lambda path: os.mkfifo(path),
         "endless device": lambda path: path.symlink_to("/dev/zero"),
@@ -126,7 +126,7 @@ def test_configuration_files_that_are_traps(tmp_path: Path, report):
 
 
 def test_targets_of_a_configuration(shared: Client, folder: Path, report):
-    """Thousands of them, and one that is no Python, which is said of its class."""
+    """Thousands of them, and one that is not Python, which is reported at its class."""
     path = shared.root / "fxlens.toml"
     text = MODEL.replace("# fxlens: Net() <- torch.randn(2, 4)\n", "")
     many = "".join(f'"{folder.name}/{"deep/" * 8}net{n}.py::Net" = "Net()"\n' for n in range(3000))
@@ -199,7 +199,7 @@ class Net(nn.Module):
 
 
 def without_code(markdown: str) -> str:
-    """What is left of Markdown when fenced blocks and code spans are taken away."""
+    """Markdown without fenced blocks and code spans."""
     fenced = re.sub(r"(?ms)^(`{3,})[^`\n]*\n.*?^\1`*$", "", markdown)
     return re.sub(r"(?s)(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", fenced)
 
@@ -248,7 +248,7 @@ print({ANSI!r})
 
 
 SHELLS_AND_PICKLES = ("os.system", "os.popen", "pickle.load", "pickle.loads", "subprocess.getoutput")
-SEALED = "fxlib/lowering/store.py"  # loads what its seal proves to be the user's own
+SEALED = "fxlib/lowering/store.py"  # loads only what its seal proves to be the user's own
 
 
 def test_no_shell_and_no_network_in_the_sources(report):
@@ -297,7 +297,7 @@ def test_saved_model_of_somebody_else_is_not_loaded(tmp_path: Path, monkeypatch:
 
 
 def test_no_connection_is_opened(server: Client, folder: Path, report):
-    """The server and its workers while they serve: no socket but their own pairs."""
+    """The running server and its workers have no sockets except their own pairs."""
     import psutil
 
     uri = server.open(folder / "model.py", MODEL)

@@ -1,4 +1,4 @@
-"""Messages and graphs that are larger than anybody could look at: other documents are served meanwhile."""
+"""Very large messages and graphs: other documents are served meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Net(nn.Module):
     def forward(self, x):
         return x
 """
-# What each holds is as slow to read as JSON can be.
+# The contents are as slow to read as JSON can be.
 BODIES = {
     "200 MB": ("body = b' ' * (200 << 20)", "of 200 MiB; at most 64 MiB are read"),
     "objects": ("body = b'{\"event\": \"x\", \"a\": [' + b'{},' * (60 << 18) + b'{}]}'", ""),
@@ -109,7 +109,7 @@ def test_a_graph_of_15000_nodes(shared: Client, folder: Path, report):
 
 
 def hovers_until(server: Client, arrived: Any) -> float:
-    """The longest time of a hover elsewhere until such a message has come."""
+    """The longest time of a hover elsewhere until such a message arrives."""
     slowest, until = 0.0, time.monotonic() + 250
     while True:
         slowest = max(slowest, hovered(server, server.root))
@@ -124,7 +124,7 @@ def _answers(message: dict[str, Any], number: int) -> bool:
 
 
 def _publishes(message: dict[str, Any], uri: str) -> bool:
-    """All that is found in the document."""
+    """All findings in the document."""
     if message.get("method") != "textDocument/publishDiagnostics" or message["params"]["uri"] != uri:
         return False
     return message["params"].get("version") is not None
@@ -159,6 +159,7 @@ LONG = {
 }
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_file(tmp_path: Path, name: str, report):

@@ -30,6 +30,7 @@ OURS = (
 )
 
 
+@pytest.mark.usefixtures("warm")
 def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report):
     seconds, seed = request.config.getoption("--seconds"), request.config.getoption("--seed")
     first, sent = seed, Counter()
@@ -67,6 +68,7 @@ def memory_of(pid: int) -> int:
     return psutil.Process(pid).memory_info().rss
 
 
+@pytest.mark.usefixtures("warm")
 def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     """Edits, crashes, documents opened and closed: memory of server and zygote stays, processes too."""
     minutes, least = request.config.getoption("--minutes"), request.config.getoption("--traces")
@@ -107,7 +109,7 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
 
 
 def test_edits_while_another_file_loops(shared: Client, folder: Path, report):
-    """A file in an endless loop, one in Python and one in C: edits of another are answered as before."""
+    """A file in an endless loop, one in Python and one in C: edits of another file are answered as before."""
     loops = [case for case in FATAL if case.name in ("endless loop in Python, forward", "endless loop in C, import")]
     assert len(loops) == 2
     with shared.lent(**{**QUIET, "deadline": 1000}) as server:

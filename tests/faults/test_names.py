@@ -1,4 +1,4 @@
-"""Names of files, classes and workspace folders that another format reads in its own way."""
+"""Names of files, classes and workspace folders that are special in other formats."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_paths_on_other_drives(monkeypatch: pytest.MonkeyPatch, report):
 
 
 def test_odd_workspace_folders(shared: Client, folder: Path, report):
-    """What is no folder of files costs the documents of others nothing; one with a slash at its end has its files."""
+    """Invalid workspace folders do not affect documents of others; one with a trailing slash keeps its files."""
     odd = ["untitled:folder", "vscode-vfs://github/a/b", "file://[x", "file:", ""]
     event = {"added": [{"uri": each, "name": "odd"} for each in odd], "removed": []}
     with shared.lent(deadline=30, verify=False) as server:
@@ -111,7 +111,7 @@ def test_odd_workspace_folders(shared: Client, folder: Path, report):
 
 @pytest.mark.usefixtures("warm")
 def test_nothing_is_kept_where_there_is_no_home(tmp_path: Path, report):
-    """A home that is no absolute path, or none: no folder is made in the present one, nor beside our own files."""
+    """Without an absolute home path, no folder is created in the current folder or next to our own files."""
     (tmp_path / "m.py").write_text(MODEL)
     for home in ("home", ""):
         environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}

@@ -1,4 +1,4 @@
-"""What is written for the user: nothing that FX Lens did not write is replaced, and any terminal can show it."""
+"""Output for the user: files not written by FX Lens are not replaced, and any terminal can show the text."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, report):
 
 
 def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, report):
-    """A full disk below the log of a build: the file is fixed, and the status says so."""
+    """The log is on a full disk: the file is fixed, and the exit status says so."""
     (tmp_path / "m.py").write_text(MODEL.replace("return torch", "return len(x) * torch"))
     command = [sys.executable, "-m", "fxlens", "check", "--fix", "m.py"]
     with open("/dev/full", "w") as full:
@@ -123,7 +123,7 @@ def test_names_of_files_add_nothing_to_a_proposed_configuration(tmp_path: Path, 
 
 HOSTILE = "\x1b[2J\x1b]0;t\x07\x9b31m\r\x08"
 FAILING = MODEL.replace("return torch", f"raise ValueError({HOSTILE!r})\n        return torch")
-# Names, settings, arguments, outputs and sources that hold what a terminal would obey; and a fix in a line that does.
+# Names, settings, arguments, outputs and sources with terminal escape sequences; and a fix on such a line.
 SPEAKING = f"""import torch
 from torch import nn
 
@@ -212,7 +212,7 @@ def on_a_terminal(*arguments: str, cwd: Path) -> str:
         try:
             while data := os.read(master, 65536):
                 said += data
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             pass
         finally:
             os.close(master)

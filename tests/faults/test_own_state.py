@@ -89,7 +89,7 @@ def test_a_relative_cache_folder_writes_nothing_beside_the_sources(
 
 @pytest.mark.usefixtures("warm")
 def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, report):
-    """Every record is damaged in another way; the folder is the user's alone, whatever the umask is."""
+    """Every record is damaged differently; only the user can access the folder, with any umask."""
     damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
     for number, _ in enumerate(damaged):
         text = SHARING.format(name=f"unused{number}", then="").replace("block =", "# block =")
@@ -131,7 +131,7 @@ def test_a_damaged_baseline_is_said_to_be_none(tmp_path: Path, report):
 
 
 def test_entries_for_thousands_of_other_files_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report):
-    """Where each was resolved as a path, all requests waited for seconds; those for a link to the file are found."""
+    """Resolving each path would block all requests for seconds; entries for a link to the file are still found."""
     (tmp_path / "net.py").touch()
     (tmp_path / "link.py").symlink_to("net.py")
     (tmp_path / "folder").symlink_to(".")
@@ -163,7 +163,7 @@ def test_a_severity_that_is_none_is_refused(tmp_path: Path, report):
 
 
 def test_what_means_nothing_in_a_configuration_is_said(tmp_path: Path, report):
-    """Without a word, a misspelt key lets a check pass that the project wants to fail."""
+    """If a misspelt key were ignored silently, a check could pass that the project wants to fail."""
     (tmp_path / "fxlens.toml").write_bytes(b'\xef\xbb\xbfignores = ["FX101"]\nscope = "all"\n')
     project = Project.read(str(tmp_path), top=str(tmp_path))
     assert project.scope == "all", "a byte order mark is no fault"
@@ -248,7 +248,7 @@ def test_baselines_of_others(tmp_path: Path, report):
 
 @pytest.mark.usefixtures("warm")
 def test_a_code_that_no_rule_has_is_refused(tmp_path: Path, report):
-    """Otherwise nothing is found, and a check passes for ever."""
+    """Otherwise nothing is found, and the check always passes."""
     (tmp_path / "net.py").write_text(BROKEN)
     command = [sys.executable, "-m", "fxlens", "check", "--quick", "net.py"]
     for arguments in (["--select", "FX999"], ["--select", "FX1,fx101"], ["--ignore", "QQ"], ["--memory", "0"]):

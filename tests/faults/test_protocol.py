@@ -1,4 +1,4 @@
-"""The wire: what clients should not send, in any order, and clients that vanish."""
+"""The wire: invalid messages, in any order, and clients that disappear."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def framed(body: bytes) -> bytes:
 
 
 def waiting_in(pipe: int) -> int:
-    """Bytes that nobody has read yet."""
+    """The number of unread bytes."""
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
@@ -124,7 +124,7 @@ def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: s
 
 @pytest.mark.usefixtures("warm")
 def test_truncated_and_garbled_frames(tmp_path: Path, report):
-    """After bytes that are no frame the stream cannot be trusted: the server must go on or end, and leave nothing."""
+    """After an invalid frame the stream cannot be trusted: the server must continue or end, and leave no processes."""
     garbage = [b"Content-Length: 50\r\n\r\n{", b"Content-Length: x\r\n\r\n{}", b"\x00\xff" * 999,
                b"GET / HTTP/1.1\r\n\r\n", b"Content-Length: -5\r\n\r\n", b"Content-Length: 99999999999999\r\n\r\n{}",
                b"\r\n\r\n\r\n"]  # fmt: skip
@@ -165,14 +165,18 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
     server = Client(tmp_path)
     try:
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
-        with contextlib.suppress(RuntimeError):
-            assert server.request("textDocument/hover", hover) is None
+        with pytest.raises(RuntimeError, match=r"-32002.*initialize was not sent yet"):
+            server.request("textDocument/hover", hover)
         assert descendants(server.process.pid) == []
         server.initialize()
         uri = server.open(tmp_path / "model.py", MODEL)
         assert server.diagnostics(uri) == []
         server.request("shutdown", None)
         server._send({"jsonrpc": "2.0", "id": "late", "method": "fxlens/trace", "params": {"uri": uri}})
+        late = server.wait(lambda each: each.get("id") == "late", 60)
+        assert late["error"]["code"] == -32600, "InvalidRequest"
+        with pytest.raises(RuntimeError, match="shutdown was sent before"):
+            server.request("textDocument/hover", hover, 60)
         assert gone(descendants(server.process.pid)) == []
         server.notify("exit", None)
         assert server.process.wait(60) == 0
@@ -199,7 +203,7 @@ def test_requests_for_closed_documents(server: Client, folder: Path, report):
 
 
 def test_messages_out_of_order(server: Client, workspace: Path, folder: Path, report):
-    """What may come twice, too late or too early: the server goes on with what the client said last."""
+    """Messages that arrive twice, too late or too early: the server continues with the latest one."""
     uri = (folder / "order.py").as_uri()
     identifier = {"textDocument": {"uri": uri}}
 
@@ -270,7 +274,7 @@ def test_a_document_is_answered_while_it_is_traced(shared: Client, folder: Path,
 
 
 def publishes(message: dict, uri: str) -> bool:
-    """All that is found in the document."""
+    """All findings in the document."""
     parameters = message.get("params", {})
     return (message.get("method"), parameters.get("uri")) == ("textDocument/publishDiagnostics", uri) and (
         parameters.get("version") is not None
@@ -439,7 +443,7 @@ def test_worker_killed(tmp_path: Path, report):
 
 @pytest.mark.parametrize("moment", [0.0, None, 1.5], ids=["0.0", "both while torch is imported", "1.5"])
 def test_client_vanishes(tmp_path: Path, moment: float | None, report):
-    """Its pipes close at any time, or the server is killed together with it; the server and all below it end."""
+    """Its pipes close at any time, or the server is killed with it; the server and all its processes end."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)})
@@ -481,7 +485,7 @@ sys.exit(main(["serve"]))
 
 @pytest.mark.parametrize("seconds, status", [(1, 0), (60, 1)], ids=["slow", "stuck"])
 def test_client_vanishes_while_a_worker_is_started(tmp_path: Path, seconds: int, status: int, report):
-    """Its process is there, and asyncio has not said so yet: the server waits for that, though not for ever."""
+    """The process exists, but asyncio has not reported it yet: the server waits for that, but not forever."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     command = [sys.executable, "-c", SLOW_STARTS.format(seconds=seconds)]
@@ -498,7 +502,7 @@ def test_client_vanishes_while_a_worker_is_started(tmp_path: Path, seconds: int,
 
 
 def test_client_that_does_not_read(tmp_path: Path, report):
-    """A full pipe: the server waits, and goes on when it is read again."""
+    """With a full pipe the server waits, and continues once it is read again."""
     command = [sys.executable, "-m", "fxlens", "serve"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -537,7 +541,7 @@ IMPATIENT = "from fxlens import cli, outbox\noutbox.MOST_UNREAD = 1 << 20\nraise
 
 
 def test_client_that_never_reads(tmp_path: Path, report):
-    """It goes on sending: what waits for it is bounded, and in the end the server ends and all below it."""
+    """It keeps sending: the unread data is bounded, and finally the server ends with all its processes."""
     log = tmp_path / "log"
     command = [sys.executable, "-c", IMPATIENT]
     with log.open("wb") as file:
@@ -581,7 +585,7 @@ def test_client_that_never_reads(tmp_path: Path, report):
 
 
 def test_log_that_nobody_reads(tmp_path: Path, report):
-    """More complaints than a pipe holds: the server goes on without them."""
+    """More log than a pipe holds: the server continues without it."""
     pipe = tmp_path / "log"
     os.mkfifo(pipe)
     unread = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

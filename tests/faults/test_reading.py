@@ -1,4 +1,4 @@
-"""What the index reads of a workspace that anybody may have written, and the file of recorded examples."""
+"""The index on untrusted workspaces, and the file of recorded examples."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ sum(iter(int, 1))
 
 
 def test_an_index_that_waits_for_a_processor_is_not_taken_for_stuck(report):
-    """Python that runs goes on, however long that takes on a busy machine; a loop in C ends the process."""
+    """Running Python code is not interrupted, however slow the machine; a loop in C ends the process."""
     done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=60)
     assert done.stdout == "goes on\n" and done.returncode == 1, done.stderr
     report(tries=2, outcome="goes on, ended")
@@ -219,7 +219,7 @@ ODD_EXAMPLES = {
 
 
 def test_files_in_place_of_recorded_examples(shared: Client, report):
-    """A pipe must not stop the server, nor anything that stands in the file."""
+    """Neither a pipe nor any file content must block the server."""
     path = shared.root / "fxlens.examples.toml"
     with shared.lent() as server:
         uri = server.open(shared.root / "examples_model.py", MODEL)
@@ -291,7 +291,7 @@ def test_many_files_change_at_once(shared: Client, folder: Path, report):
 
 
 def test_a_large_configuration_that_is_open(shared: Client, folder: Path, report):
-    """What an editor has counts as what is on the disk does, and is not read where that is too large."""
+    """An editor's text counts like the file, and is not read if it is too large."""
     text = "[severity]\n" + "".join(f'FX{number:07d} = "off"\n' for number in range(300_000))
     uri = (folder / "fxlens.toml").as_uri()
     asked = {"textDocument": {"uri": (folder / "elsewhere.py").as_uri()}, "position": {"line": 11, "character": 22}}

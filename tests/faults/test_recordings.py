@@ -1,4 +1,4 @@
-"""Recording: what a long run has seen is not lost, nor what others write meanwhile; and it ends with its command."""
+"""Recording: neither the results of a long run nor concurrent writes are lost, and it ends with its command."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ for make in (copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))):
 
 
 def test_copies_do_not_live_longer_for_being_recorded(tmp_path: Path, report):
-    """One that stays holds the memory of a whole model."""
+    """A copy kept alive would hold the memory of a whole model."""
     (tmp_path / "program.py").write_text(COPYING)
     command = [sys.executable, "-m", "fxlens", "record", "--folder", str(tmp_path), "--", sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

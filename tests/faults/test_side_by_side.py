@@ -1,4 +1,4 @@
-"""Models whose graphs compute something else for a reason that no rule knows: each is run beside its graph."""
+"""Models whose graphs differ for a reason that no rule covers: each is run side by side with its graph."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ TEXT = _text()
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the command line says of each model, by its name here."""
+    """The command line's findings for each model, by its name here."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(TEXT)
     command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--format", "json", "net.py"]

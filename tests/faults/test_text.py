@@ -1,4 +1,4 @@
-"""Text as people and programs write it: half-typed, odd characters, large, of other kinds."""
+"""Unusual texts: half-typed, odd characters, large, other encodings."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ UNSAID = {"FX304", "FX305", "FX306", "FX307", "FX309"}  # of text that is only h
 
 
 def test_prefixes_of_a_file_traced(server: Client, folder: Path, request: pytest.FixtureRequest, report):
-    """The same after trust, where each edit is executed: what fits the text is said, nothing breaks, and the whole
-    file is traced in the end."""
+    """The same after trust, where each edit is executed: findings fit the text, nothing breaks, and the whole file is
+    traced in the end."""
     stride = request.config.getoption("--stride")
     tries = slowest = 0
-    patient = {**server.settings, "deadline": 30}  # a busy machine is no fault of the text
+    patient = {**server.settings, "deadline": 30}  # allow for a busy machine
     request.addfinalizer(lambda settings=server.settings: configure(server, settings))
     configure(server, patient)
     uri = server.open(folder / "typed_and_traced.py", "")
@@ -137,7 +137,7 @@ def test_columns_after_odd_characters(tmp_path: Path, encoding: str, report):
             codec = encoding if unit == 1 else f"{encoding}-le"
             seen = line.encode(codec)[start * unit : end * unit].decode(codec)
             assert seen == "x.sum() > 0", (prefix, seen)
-            # What the client edits is what it means.
+            # The client's edits are applied as it means them.
             at = {"start": {"line": 7, "character": start}, "end": {"line": 7, "character": end}}
             server._versions[uri] += 1
             change = {"textDocument": {"uri": uri, "version": server._versions[uri]},

@@ -1,4 +1,4 @@
-"""User code that misbehaves, in real processes: one finding that says who and where, and life goes on."""
+"""User code that misbehaves, in real processes: one finding with the class and place, and everything else continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
 
 PUBLISH = "textDocument/publishDiagnostics"
-NUMBERS = itertools.count()  # a file for each try: what one left unread is no answer to another
+NUMBERS = itertools.count()  # a file for each try, so that answers cannot be mixed up
 HOVER = {"line": 11, "character": 16}  # torch.relu in MODEL
 
 
@@ -25,7 +25,7 @@ def severe(diagnostics: list[dict]) -> list[dict]:
 
 
 def recovered(server: Client, uri: str) -> float:
-    """Seconds until an edit that mends the file is answered."""
+    """Seconds until an edit that repairs the file is answered."""
     began = time.monotonic()
     assert server.edit(uri, MODEL) == []
     return time.monotonic() - began
@@ -97,7 +97,7 @@ def test_harmless(server: Client, workspace: Path, case: Case, report):
 
 
 def test_nothing_is_left(server: Client, folder: Path, report):
-    """After these and whatever ran before, on a server that others use too."""
+    """After all earlier tests, on the shared server."""
     uri = server.open(folder / "after.py", MODEL)
     assert server.diagnostics(uri) == []
     close(server, uri)
@@ -119,8 +119,8 @@ for fd in range(700, 720) if WHEN else ():
 
 
 def test_a_process_that_dies_of_its_stack(server: Client, folder: Path, report):
-    """On a busy machine the interpreter may crash where it writes the stack of a step that is only slow: then all goes
-    on in another process.  One that does so again is told."""
+    """On a busy machine the interpreter may crash where it writes the stack of a step that is only slow: everything
+    then continues in another process. A second crash is reported."""
     flag = folder / "was here"
     once = f"not os.path.exists({str(flag)!r}) and not open({str(flag)!r}, 'w').close()"
     for number, (when, codes) in enumerate(((once, []), ("True", ["FX305"]))):
@@ -160,7 +160,7 @@ WITHOUT_END = {
         "for _ in range(100): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
         "processes",
     ),
-    "programs started": ("for _ in range(100): subprocess.Popen(['sleep', '999'])\ntime.sleep(999)", "processes"),
+    "programs started": ("for _ in range(100): ctypes.CDLL(None).system(b'sleep 999 &')\ntime.sleep(999)", "processes"),
 }
 
 
@@ -187,7 +187,7 @@ def files_in(folder: Path) -> list[str]:
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
-    """However the job ends, and then the server: by itself, or killed."""
+    """However the job and then the server end: normally or killed."""
     ends = {"traced": ("pass", []), "crashed": ("os.abort()", ["FX305"]), "hung": ("while True: pass", ["FX304"])}
     if mode == "spawn":  # each process of this kind imports torch; other ends are seen to where one server does all
         ends = {}
@@ -213,7 +213,7 @@ def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
 
 
 def test_server_and_worker_killed_at_once(tmp_path: Path, report):
-    """Nobody is left to clear up: the processes are gone all the same, the folder goes with the next server's start."""
+    """With nothing left to clean up, the processes still end, and the next server start removes the folder."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     (temporary / "fxlens-jobs-not-one-of-ours").touch()
@@ -224,7 +224,7 @@ def test_server_and_worker_killed_at_once(tmp_path: Path, report):
         server.open(tmp_path / "hangs.py", text)
         eventually(lambda: "of-a-child" in files_in(temporary))
         pids = processes_with(str(tmp_path))
-        os.kill(server.process.pid, signal.SIGSTOP)  # it must not notice that its worker ends
+        os.kill(server.process.pid, signal.SIGSTOP)  # it must not notice the end of its worker
         os.kill(zygotes(server.process.pid)[0], signal.SIGKILL)
         server.kill()
         assert gone(pids) == []
@@ -298,7 +298,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_messages_of_a_wrong_form(server: Client, workspace: Path, name: str, report):
-    """User code that finds our descriptor: its own file is the one that is not traced."""
+    """User code that finds our descriptor prevents only the trace of its own file."""
     uri = server.open(workspace / f"forged_{next(NUMBERS)}.py", FORGED.format(messages=[MESSAGES[name]]))
     found = severe(server.diagnostics(uri))
     assert {each["code"] for each in found} <= {"FX305", "FX199"}, found

@@ -1,4 +1,4 @@
-"""Models that torch.fx traces without a word, and whose graphs compute something else: each has its finding."""
+"""Models that torch.fx traces without an error into graphs that compute something else: each has its finding."""
 
 from __future__ import annotations
 

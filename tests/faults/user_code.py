@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HEAD = """import atexit, ctypes, os, signal, subprocess, sys, threading, time, warnings
+HEAD = """import atexit, ctypes, os, signal, sys, threading, time, warnings
 import torch
 from torch import nn
 
@@ -33,14 +33,14 @@ _HOLES = {"import": "AT_IMPORT", "init": "IN_INIT", "forward": "IN_FORWARD"}
 
 @dataclass(frozen=True)
 class Case:
-    """``codes`` is what is found, nothing else; empty where the model is traced as if nothing were."""
+    """``codes`` are exactly the findings; empty if the model is traced normally."""
 
     name: str
     where: str
     statement: str
     codes: tuple[str, ...] = ()
     says: str = ""
-    """What the message has to hold."""
+    """Required parts of the message."""
     line_known: bool = True
     offset: int = 0
     """The line of the finding, from the first of the statement."""
@@ -92,7 +92,7 @@ FATAL = [
     _in_torch_function("sys.exit", "sys.exit(2)", "FX306"),
     Case("regular expression without end", "forward", "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')", ("FX304",)),
     Case("deadlock", "forward", "lock = threading.Lock(); lock.acquire(); lock.acquire()", ("FX304",)),
-    Case("waits for a child", "forward", "subprocess.run(['sleep', '60'])", ("FX304",), "", False),
+    Case("waits for a child", "forward", "ctypes.CDLL(None).system(b'sleep 60')", ("FX304",), "", False),
     Case("recursion in C", "init",
          "sys.setrecursionlimit(10**9)\na, b = [], []\nfor _ in range(2 * 10**5): a, b = [a], [b]\na == b",
          ("FX305",), "SIGSEGV", True, 3),
@@ -148,7 +148,7 @@ HARMLESS = [
     Case("thread left running", "import", "threading.Thread(target=lambda: [time.sleep(0.01) for _ in iter(int, 1)]).start()"),
     Case("child left behind in its own session", "init", "os.fork() or (os.setsid(), time.sleep(99))"),
     Case("daemon forked twice", "init", "os.fork() or (os.setsid(), os.fork() or time.sleep(99), os._exit(0))"),
-    Case("program left running", "init", "subprocess.Popen(['sleep', '99'], start_new_session=True)"),
+    Case("program left running", "init", "ctypes.CDLL(None).system(b'setsid sleep 99 &')"),
     Case("child left behind", "forward", "os.fork() or time.sleep(99)"),
     Case("descriptor 1 closed", "forward", "os.close(1)"),
     Case("protocol written, forward", "forward", "os.write(1, b'Content-Length: 5\\r\\n\\r\\nhello' * 1000)"),
@@ -192,5 +192,5 @@ HARMLESS = [
 LEAVES_FILES = (
     "import tempfile; os.mkdir(os.path.join(tempfile.mkdtemp(), 'd'), 0); tempfile.mkstemp(); "
     "os.symlink('/', tempfile.gettempdir() + '/link'); "
-    "subprocess.run(['sh', '-c', 'echo > $TMPDIR/of-a-child']); "
+    "ctypes.CDLL(None).system(b'echo > $TMPDIR/of-a-child'); "
 )

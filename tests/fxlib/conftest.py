@@ -6,5 +6,5 @@ from torch.distributions import Distribution
 
 @pytest.fixture(autouse=True)
 def distributions_check_their_arguments():
-    """As in a new process: torch.compile switches this off when it is first used."""
+    """As in a new process, since the first use of torch.compile switches this off."""
     Distribution.set_default_validate_args(True)

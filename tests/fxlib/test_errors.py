@@ -1,4 +1,4 @@
-"""What the public functions say of wrong arguments: one sentence with the argument, what came and what is expected.
+"""The errors of public functions for wrong arguments: one sentence with the argument, its value and what is expected.
 
 Each row: a call, the kind of error, and the words that must be in its first line.
 """

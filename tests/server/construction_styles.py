@@ -1,4 +1,4 @@
-"""Small repositories in the styles that real ones are written in: their files by path."""
+"""Small repositories in the styles of real ones: their files by path."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ HELD = (
 MANY = [f"option_{number}" for number in range(70)]
 """More names than a search has trials."""
 FILES = {
+    "by_arch/config/small.yml": """model:
+  arch:
+    name: ByArch
+    depth: 2
+    backbone:
+      kind: plain
+      width: 28
+""",
+    "by_arch/net.py": NET.format(name="ByArch", parameters="backbone, depth", width="backbone.width"),
+    "by_saved/net.py": NET.format(name="Saved", parameters="width, depth", width="width + depth"),
+    "by_saved/convert.py": """from net import Saved
+
+
+def converted(data):
+    known, options = set(), data.options
+
+    def option(name, default=None, missing=None):
+        known.add(name)
+        value = options.get(name, default)
+        return value if value is not None else missing
+
+    return Saved(**dict(width=option("width", 24), depth=option("depth", 2)))
+""",
     "by_fields/config.py": """from dataclasses import dataclass, field
 
 

@@ -20,7 +20,7 @@ CAPABILITIES = {
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
-# Hints on lowering and other captures are jobs of their own.
+# Hints on lowering and other captures are separate jobs.
 SETTINGS = {"debounce": 0, "deadline": 3, "lowering": "off", "captures": ["fx"], "scope": "all"}
 
 MODEL = """import torch
@@ -39,7 +39,7 @@ class Net(nn.Module):
 
 
 class Client:
-    """Use as a context manager.  ``settings`` is what the server is told when it asks for the section ``fxlens``."""
+    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``."""
 
     def __init__(
         self,
@@ -128,8 +128,8 @@ class Client:
 
     @contextlib.contextmanager
     def lent(self, **settings: Any) -> Iterator[Client]:
-        """This client with other settings, for one test of many: what was said before is forgotten, and documents that
-        are opened are closed in the end."""
+        """This client with other settings, for one test of many: earlier messages are dropped, and opened documents are
+        closed at the end."""
         before, open_before = self.settings, set(self._open)
         self._forget()
         if {**SETTINGS, **settings} != before:
@@ -144,7 +144,7 @@ class Client:
             self._forget()
 
     def _forget(self) -> None:
-        """All that the server has said until now."""
+        """Drops all messages received so far."""
         self.request("fxlens/status", {})
         while not self._new.empty():
             self._new.get()
@@ -195,7 +195,7 @@ class Client:
         until = time.monotonic() + 120
         while True:
             found = self.request("textDocument/codeAction", parameters)
-            # On a busy machine the proofs of fixes are still on the way: then the titles say so.
+            # On a busy machine the fixes may not be proven yet: the titles then say so.
             if time.monotonic() > until or not [each for each in found if "(being checked)" in each["title"]]:
                 return found
             time.sleep(0.1)
@@ -219,7 +219,7 @@ class Client:
         self._send({"jsonrpc": "2.0", "method": method, "params": parameters})
 
     def wait(self, wanted: Any, timeout: float = 120) -> dict[str, Any]:
-        """The first message not given out yet for which ``wanted`` is true."""
+        """The first message not returned yet for which ``wanted`` is true."""
         until = time.monotonic() + timeout
         for at, message in enumerate(self.received):
             if wanted(message):
@@ -236,7 +236,7 @@ class Client:
             self.received.append(message)
 
     def _state(self) -> str:
-        """For a server that does not say what is waited for: what it does, and what it has said instead."""
+        """The server's state and messages, for an error about a missing message."""
         with contextlib.suppress(OSError):
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(1)

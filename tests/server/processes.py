@@ -1,4 +1,4 @@
-"""What tests need to see of processes."""
+"""Helpers for tests that watch processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warm_python import work_of
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below this one.  The fork of a warm interpreter counts as the process that has asked for it."""
+    """All processes below this one. The fork of a warm interpreter counts as the process that requested it."""
     found, waiting = [], [work_of(pid)]
     while waiting:
         below = [work_of(each) for each in children_of(waiting.pop())]
@@ -59,8 +59,8 @@ def zygotes(pid: int) -> list[int]:
 
 
 def clock(server: Client) -> float:
-    """Seconds of a clock that stands while a thread of the server, or of this process, waits for a processor: for how
-    long it takes to be answered, whatever else the machine does."""
+    """Seconds of a clock that stops while a thread of the server, or of this process, waits for a processor: to measure
+    answers independently of other load."""
     waited = 0
     for path in (*Path(f"/proc/{server.process.pid}/task").iterdir(), *Path("/proc/self/task").iterdir()):
         try:
@@ -95,7 +95,7 @@ def at_rest(open_files: int = 1) -> int:
 
 
 def gone(pids: list[int], seconds: float = 60.0) -> list[int]:
-    """Which of these processes still live after at most so many seconds."""
+    """Those of these processes that are still alive after at most so many seconds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         alive = [pid for pid in pids if _alive(pid)]

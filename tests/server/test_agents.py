@@ -1,4 +1,4 @@
-"""``fxlens/ask``: the tools of agents in the editor, asked of a real server.  `test_mcp` has the answers themselves."""
+"""``fxlens/ask``: the tools of agents in the editor, on a real server. `test_mcp` tests the answers themselves."""
 
 from __future__ import annotations
 

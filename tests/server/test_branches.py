@@ -1,4 +1,4 @@
-"""Which worker a file's next job gets, and which are made and ended: with workers that only say what they are."""
+"""Which worker a file's next job gets, and which are created and ended; with fake workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.export and torch.compile do with the class at the cursor, as an editor shows it."""
+"""The results of torch.export and torch.compile for the class at the cursor, as shown in an editor."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(se
 
 
 def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
-    """A large model, which torch refuses without data, is asked with data."""
+    """A large model that torch rejects without data is captured with data."""
     for name, text in (("model", TEXT), ("large", LARGE), ("timed", TIMED)):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "fxlens.toml").write_text('captures = ["fx", "export", "compile", "strict"]\n')

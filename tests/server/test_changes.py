@@ -1,4 +1,4 @@
-"""A client's edits of a text, against a slow and simple way to do them."""
+"""A client's edits of a text, against a slow and simple implementation."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_what_cannot_be_constructed_is_one_hint_that_says_what_to_write(report: 
 
 
 def test_that_models_are_made_without_memory_answers_no_question(report: dict):
-    """A guard by device is answered as where the model runs, not as on the meta device."""
+    """A condition on the device is decided as where the model runs, not as on the meta device."""
     (finding,) = report["device.py"]["findings"]
     assert finding["code"] == "FX102" and "is False on the example inputs" in finding["message"]
 
@@ -373,7 +373,7 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
 
 
 def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
-    """Each with the others' results, and never a calm exit status."""
+    """Each with the results of others, and always an exit status that reports it."""
     (tmp_path / "net.py").write_text(BROKEN)
     (tmp_path / "deep.ipynb").write_text('{"a":' * 5000)
     done = fxlens("check", "net.py", "deep.ipynb", "--quick", "--format", "json", cwd=tmp_path)
@@ -474,7 +474,7 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
-    """By the command line, by the project, by a comment: the other problem is mended."""
+    """By the command line, by the project, by a comment: the other problem is fixed."""
     path = tmp_path / "net.py"
     ignored = ("if x.sum() > 0:  # fxlens: ignore[FX101]", "len(x)", "assert x.max() < 9")
     text = BROKEN.replace("if x.sum() > 0:", f"{ignored[2]}\n        {ignored[0]}")
@@ -575,6 +575,10 @@ def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):
     assert failed["message"].startswith("The statement at line 2 of first.py was left out, since it raises KeyError")
     (place,) = failed["related"]
     assert place["path"].endswith("first.py") and place["range"]["start"]["line"] == 1
+    (tmp_path / "other.py").write_text((tmp_path / "user.py").read_text())
+    said = fxlens("check", "user.py", "other.py", cwd=tmp_path).stdout.splitlines()
+    assert sum("FX311" in line and "line 2 of first.py was left out" in line for line in said) == 2
+    assert any(line.startswith("FX311 in 1 more file: The statement at line 2 of first.py") for line in said)
 
 
 TALKATIVE = "import sys; from fxlens import cli; from fxlens.commands import progress; progress._EVERY = 0.0; "

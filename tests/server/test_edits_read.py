@@ -1,6 +1,6 @@
-"""What is read of an edit in one place is what the whole text gives: its parts, its classes and their examples, and the
-code of its functions, each on the line that it is on now.  ``FXLENS_EDITS`` is how many random edits are made of each
-text, ``FXLENS_SEED`` which ones."""
+"""Incremental reading after an edit in one place gives the same as reading the whole text: its parts, classes and
+examples, and the code of its functions, each on its current line. ``FXLENS_EDITS`` is how many random edits are made of
+each text, ``FXLENS_SEED`` which ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where example inputs come from, as an editor shows it, and one action that writes them down."""
+"""The sources of example inputs as shown in an editor, and the action that writes them into a comment."""
 
 from __future__ import annotations
 

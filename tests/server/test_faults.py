@@ -1,4 +1,5 @@
-"""What misbehaving user code does to the rest of a session, and what it leaves; each fault alone is in tests/faults."""
+"""The effect of misbehaving user code on the rest of a session, and its leftovers; each fault alone is in
+tests/faults."""
 
 from __future__ import annotations
 

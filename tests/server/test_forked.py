@@ -1,4 +1,4 @@
-"""A real zygote, and what becomes of it where jobs, branches and kept files end otherwise than they should."""
+"""A real zygote whose jobs, branches and kept files end abnormally."""
 
 from __future__ import annotations
 

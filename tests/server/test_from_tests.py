@@ -1,4 +1,4 @@
-"""What tests of a project say about its models: constructions and inputs are taken from them, resolved, in pairs."""
+"""Constructions and inputs from a project's tests: resolved, and in pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fxlens check`` as a gate: what is known does not fail, and what is new does."""
+"""``fxlens check`` as a gate: known findings do not fail, new ones do."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_watch_reports_after_each_change_of_a_file_or_of_what_it_imports(project
 
 
 def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
-    """A helper that nobody knew to be imported: neither the report nor the cache keeps what it said before."""
+    """A helper whose import was unknown: neither the report nor the cache keeps its old result."""
     net, helper = project / "src" / "net.py", project / "src" / "helper.py"
     helper.write_text("def positive(x):\n    return x * 2\n")
     waits = "import time\nopen('begun', 'w').close()\ntime.sleep(1.5)\n"

@@ -1,8 +1,8 @@
-"""A kept file says what executing it anew says: after random edits, and after those that only look harmless.
+"""A kept file gives the same results as executing it again: after random edits, and after ones that only look harmless.
 
-Without fork no file is kept, and every edit is judged in a new process; the same edits say so there.
-``FXLENS_EDITS`` is how many random edits are made (default 24; without fork 12, of a few seconds each),
-``FXLENS_SEED`` which ones.
+Without fork no file is kept, and every edit is judged in a new process; the same edits are tested there.
+``FXLENS_EDITS`` is how many random edits are made (default 24; without fork 12, of a few seconds each), ``FXLENS_SEED``
+which ones.
 """
 
 from __future__ import annotations
@@ -650,7 +650,8 @@ def test_a_file_that_changes_after_it_was_imported_and_before_it_is_looked_at(ru
 
 ALIVE = [
     "import threading; threading.Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()",
-    "import subprocess; subprocess.Popen(['sleep', '9'])",
+    "import os; os.fork() or (__import__('time').sleep(9), os._exit(0))",
+    "import subprocess; subprocess.run(['sleep', '9'])",
     "import sys; sys.setprofile(None)",
 ]
 

@@ -1,4 +1,4 @@
-"""Layers that learn their sizes from a first call are judged as any others, and their models are left as they were."""
+"""Layers that get their sizes from a first call are judged like others, and their models are restored."""
 
 from __future__ import annotations
 

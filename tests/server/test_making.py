@@ -1,4 +1,4 @@
-"""What making a module in the process of a job comes to: the errors it tells, and the hints it starts from."""
+"""Construction of a module in a job's process: the reported errors, and the hints it uses."""
 
 from __future__ import annotations
 

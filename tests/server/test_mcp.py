@@ -335,7 +335,7 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path):
 
 
 def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
-    """The SDK drops what it cannot read; a name of a file may hold it."""
+    """The SDK drops messages that it cannot decode; a file name may contain a lone surrogate."""
     (tmp_path / "net.py").write_text(SMALL)
     hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     asked = {"name": "diagnose", "arguments": {"file": "\ud800\U0001d11e.py"}}

@@ -1,4 +1,4 @@
-"""``fxlens/models``: the classes of a whole workspace, asked of a real server."""
+"""``fxlens/models``: the classes of a whole workspace, from a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More of what repositories of strangers lean on: how classes are constructed there, and what their files import."""
+"""More features of third-party repositories: constructions of classes, and imports of their files."""
 
 from __future__ import annotations
 

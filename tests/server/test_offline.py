@@ -1,4 +1,4 @@
-"""To look at a file uses no network, and leaves nothing in the repository."""
+"""Checking a file uses no network, and leaves nothing in the repository."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ LACKING = {
 
 @pytest.mark.parametrize("what", LACKING)
 def test_fixes_are_proven_without_what_the_machine_has_not(client: Client, workspace: Path, what: str):
-    """The model is made for the proof as it was for the trace."""
+    """For the proof, the model is constructed as for the trace."""
     model = workspace / f"without_{what.split()[-1]}.py"
     text = WEIGHTS.replace("from helper import SIZE\n", "SIZE = 4\n").replace(
         "self.linear(x)", "self.linear(x) / len(x)"
@@ -134,7 +134,7 @@ class Net(nn.Module):
 
 
 def test_nothing_is_installed_where_an_import_fails(shared: Client, workspace: Path):
-    """pip is started and does nothing; a submodule that only the missing package would have imported is there."""
+    """A submodule that only the missing package would have imported is there."""
     wheel, target = workspace / "fxlens_gadget-1.0-py3-none-any.whl", workspace / "installed"
     files = {
         "fxlens_gadget.py": "",
@@ -147,9 +147,9 @@ def test_nothing_is_installed_where_an_import_fails(shared: Client, workspace: P
             archive.writestr(name, text)
     model = workspace / "installs.py"
     model.write_text(INSTALLS.format(target=target, wheel=wheel))
-    with shared.lent(deadline=60) as client:  # pip takes seconds to start on a busy machine
+    with shared.lent(deadline=30) as client:
         uri = client.open(model)
-        assert [each["code"] for each in client.diagnostics(uri)] == ["FX311"]
+        assert sorted(each["code"] for each in client.diagnostics(uri)) == ["FX311", "FX313"]
         (traced,) = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
     assert traced["status"] == "traced"
     assert not target.exists()

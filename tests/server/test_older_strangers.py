@@ -1,4 +1,4 @@
-"""What older repositories, and those for devices that are not there, lean on: names that packages no longer have,
+"""Features of older third-party repositories, and of those for missing devices: names that packages no longer have,
 packages that the code goes on without, classes inside of decorators, extensions that constructors compile."""
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Computes(nn.Module):
     # constants of sound
     "sound.py": HEAD
     + """from librosa.filters import mel
-from scipy.signal import get_window
+from scipy.signal import convolve, get_window
 from torchaudio.functional import create_dct
 
 
@@ -121,6 +121,8 @@ class Sound(nn.Module):
         self.register_buffer("window", torch.from_numpy(get_window("hann", size, fftbins=True)).float())
         self.register_buffer("filters", torch.from_numpy(mel(sr=16000, n_fft=size, n_mels=10)).float())
         self.register_buffer("cosines", create_dct(4, 10, "ortho"))
+        assert abs(convolve([[1, 2], [3, 4]], [[1, 2, 3]]) - [[1, 4, 7, 6], [3, 10, 17, 12]]).max() < 1e-9
+        assert abs(convolve([1, 2, 3], [0, 1, 1], "same") - [1, 3, 5]).max() < 1e-9
 
     def forward(self, x):
         spectrum = torch.stft(x, 64, 16, 64, self.window, return_complex=True).abs()

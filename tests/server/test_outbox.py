@@ -1,4 +1,4 @@
-"""What is written for a client that reads late, or not at all."""
+"""Output for a client that reads late, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``[tool.fxlens] tracer``: what the command line and the server make of a project's own tracer."""
+"""``[tool.fxlens] tracer``: a project's own tracer on the command line and in the server."""
 
 from __future__ import annotations
 

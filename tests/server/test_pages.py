@@ -1,4 +1,4 @@
-"""A fork does not stop for the pages that an earlier one noted; where a system does not tell, forks are as before."""
+"""A fork copies in advance the pages that an earlier one recorded; on systems without support, forks work as before."""
 
 import os
 import subprocess

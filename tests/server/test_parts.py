@@ -1,4 +1,4 @@
-"""Classes as parts of models of other files: what their lenses and hovers say, through the real server."""
+"""Classes as parts of models of other files: the content of their lenses and hovers, through the real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes from the editor: what is offered, what it comes to, and what is written of it."""
+"""Passes from the editor: the offered ones, their results, and the files they write."""
 
 from __future__ import annotations
 

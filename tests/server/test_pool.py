@@ -1,4 +1,4 @@
-"""Who starts the worker, who waits for whom, and what is left: mostly with workers that only say what they are."""
+"""Starting of workers, waiting of jobs, and leftovers; mostly with fake workers."""
 
 from __future__ import annotations
 

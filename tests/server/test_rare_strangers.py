@@ -1,5 +1,5 @@
-"""What rarer repositories lean on: tables inside of configurations, keywords that are read by name, registries and
-bases of packages that are not there, weights that nothing can do without."""
+"""Rarer features of third-party repositories: tables inside of configurations, keywords that are read by name,
+registries and bases of packages that are not there, weights that nothing can do without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record is what its types say, in Python, in TypeScript, and in what a real server sends."""
+"""The record matches its types, in Python, in TypeScript, and in a real server's messages."""
 
 from __future__ import annotations
 

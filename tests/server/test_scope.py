@@ -1,4 +1,4 @@
-"""Who wants a class captured: errors where somebody does, warnings in root models, hints elsewhere."""
+"""Severity by role: errors in classes that are meant to be captured, warnings in root models, hints elsewhere."""
 
 from __future__ import annotations
 

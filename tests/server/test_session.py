@@ -1,5 +1,5 @@
-"""What the session does with its documents when they are saved or closed, or when settings change: with traces and an
-index that only say what they were asked."""
+"""What the session does with its documents when they are saved or closed, or when settings change: with fake traces and
+a fake index."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_save_does_not_begin_a_trace_of_the_same_text_again(run):
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_document_that_is_closed_is_the_file_again(run, saved: bool):
-    """Where its text was not saved, that is news for whoever imports it."""
+    """If its text was not saved, documents that import it are traced again."""
 
     async def test(workspace: Workspace) -> None:
         workspace.go.set()

@@ -1,4 +1,4 @@
-"""Fixes that change what the project says: leaf modules and constant arguments, applied as an editor does."""
+"""Fixes that change the project's configuration: leaf modules and constant arguments, applied as an editor does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lines of a file have to say: values at their ends, nodes under a position, totals."""
+"""Nodes by source line: values at line ends, nodes at a position, totals."""
 
 from __future__ import annotations
 

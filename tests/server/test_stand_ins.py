@@ -1,8 +1,9 @@
-"""What stands in for devices, tokenizers, registries and folders that a constructor expects, each by itself."""
+"""Stand-ins for devices, tokenizers, registries and folders that a constructor expects."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -117,3 +118,25 @@ def test_an_import_that_no_file_of_the_workspace_asks_for_is_not_looked_for(
     finder.roots = [str(tmp_path)]
     error = ModuleNotFoundError("No module named 'fxlens_hiding.inner'", name="fxlens_hiding.inner")
     assert obstacles._elsewhere(error, finder, obstacles.Replaced()) is False
+
+
+ASKING = "import inspect\nASKS = [inspect.getmodule(inspect.stack()[0][0]).__name__ for _ in range(10)]\n"
+
+
+def test_who_asks_is_found_without_a_look_at_all_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Once for each file on the stack, and never for Python's own import system."""
+
+    class Counting(ModuleType):
+        looked = 0
+
+        def __getattr__(self, name: str) -> Any:
+            Counting.looked += name == "__file__"
+            raise AttributeError(name)
+
+    monkeypatch.setitem(sys.modules, "fxlens_counting", Counting("fxlens_counting"))
+    (tmp_path / "registry.py").write_text(ASKING)
+    (tmp_path / "between.py").write_text("import registry\n")
+    text = "import between, registry\nASKS = registry.ASKS\n"
+    module = user_file.load(str(tmp_path / "asking.py"), text, str(tmp_path), {})
+    assert module.ASKS == ["registry"] * 10
+    assert Counting.looked < 2 * len(inspect.stack()), Counting.looked

@@ -1,5 +1,5 @@
-"""Repositories as strangers write them: what they import, read and start at module level, and what their classes lean
-on, is not here; their classes are judged all the same."""
+"""Third-party repositories whose imports, files, programs and base classes are missing here; their classes are judged
+nevertheless."""
 
 from __future__ import annotations
 

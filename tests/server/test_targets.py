@@ -1,4 +1,4 @@
-"""Which classes a text defines, and what it says about making them."""
+"""The classes that a text defines, and its constructions of them."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ SAID = {
 
 
 def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_path: Path):
-    """Three projects in one run, each of which is the present folder of its tests; these are named after it."""
+    """Three projects in one run, each of which is the current folder of its tests; these are named after it."""
     (tmp_path / "conftest.py").write_text(IN_ITS_FOLDER)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "nets.py").write_text(NETS)

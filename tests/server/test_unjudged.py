@@ -1,4 +1,4 @@
-"""Classes that nobody could construct: what the text alone says of them stays, and the status counts them."""
+"""Classes that could not be constructed: findings from their text stay, and the status counts them."""
 
 from __future__ import annotations
 

@@ -41,6 +41,16 @@ def first(x):
     return y
 
 
+def halves(x):
+    low, high = x.chunk(2, 1)
+    return low, {"h": high, "b": (low + high).relu()}
+
+
+def width(x):
+    x.sum()
+    return 8
+
+
 # fxlens: Net() <- torch.randn(2, 4)
 class Net(nn.Module):
     def __init__(self):
@@ -53,7 +63,10 @@ class Net(nn.Module):
         whole = first(parts["y"])
         out, (state, cell) = self.rnn(whole)
         low, at = out.min(1)
-        return low, at, state, same
+        lower, rest = halves(out)
+        wide = width(out)
+        sums = [first(each) for each in (out, out)]
+        return low, at, state, same, lower, rest, wide, sums
 """
 SHOWING = {
     "workspace": {"configuration": True, "codeLens": {"refreshSupport": True}},
@@ -140,12 +153,14 @@ def test_what_is_no_address_of_a_view_shows_nothing(address):
 def test_a_line_shows_what_its_call_returns(showing: Client):
     uri = showing.open(showing.root / "returns.py", RETURNS)
     showing.request("fxlens/record", {"uri": uri})
-    of_net = [each for each in hints(showing, uri) if int(each.partition(":")[0]) > 28]
+    of_net = [each for each in hints(showing, uri) if int(each.partition(":")[0]) > 38]
     assert [each.partition(": ")[2] for each in of_net] == [
         "({s: f32[2], y: f32[2, 8]}, f32[2, 4])",
         "f32[2, 8]",
         "(f32[2, 16], (f32[1, 16], f32[1, 16]))",
         "(f32[2], i64[2])",
+        "(f32[2, 8], {h: f32[2, 8], b: f32[2, 8]})",
+        "f32[2, 16] ×2",
     ]
     showing.close(uri)
 

@@ -3,7 +3,8 @@
 ``started`` makes two folders that look like virtual environments.  The ``bin/python`` of each hands what it is asked
 for to a process that has done all that a worker does before its hello, and waits for the end of the fork that this one
 makes; `work_of` says which fork that is.  In ``captures`` that process has imported torch's compiler too, and all that
-the worker for torch.export and torch.compile has; in ``plain`` it has not.  Whatever is no worker of these packages, or
+the worker for torch.export and torch.compile has; in ``plain`` it has not.  Jobs on one model, of which many need the
+compiler, are forked from the second in both.  Whatever is no worker of these packages, or
 could import something else, is left to the real interpreter.  Both processes wait until they are asked before they
 import anything.
 
@@ -42,7 +43,8 @@ import _socket, marshal
 passed = [0, 1, 2, *map(int, given[2].split(","))]
 asked = marshal.dumps((given[1:], environment, os.getcwd()))
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-server.connect({captures!r} if environment.pop("FXLENS_COMPILER", "") else {address!r})
+compiler = environment.pop("FXLENS_COMPILER", "") or "FXLENS_NETWORK" not in environment
+server.connect({captures!r} if compiler else {address!r})
 numbers = b"".join(each.to_bytes(4, sys.byteorder) for each in passed)
 server.sendmsg([len(asked).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
 server.sendall(asked)

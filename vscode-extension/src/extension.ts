@@ -1,4 +1,4 @@
-/** Wires the parts together; each part is in a file of its own. */
+/** Connects the parts; each part is in its own file. */
 import * as vscode from 'vscode';
 import { registerAgents } from './host/agents';
 import { registerCode } from './host/code/documents';
@@ -15,7 +15,7 @@ import { registerCursor } from './host/cursor';
 
 let lens: Lens | undefined;
 
-/** Ends at once: VS Code runs a command only after it, on what is in front by then. Commands wait for the server themselves. */
+/** Returns at once: VS Code runs a command only afterwards, on the editor that is active then. Commands wait for the server themselves. */
 export function activate(context: vscode.ExtensionContext): void {
   const current = new Lens(context);
   lens = current;
@@ -37,7 +37,7 @@ export function activate(context: vscode.ExtensionContext): void {
       await followInterpreter();
       await current.trustGranted();
     }),
-    // Right after trust is granted the settings still have their restricted values: what counts arrives here.
+    // Right after trust is granted the settings still have their restricted values; the final ones arrive here.
     vscode.workspace.onDidChangeConfiguration(async event => {
       if (RESTART_KEYS.some(key => event.affectsConfiguration(key))) await current.restart();
       else if (event.affectsConfiguration(SECTION)) await current.settingsChanged();

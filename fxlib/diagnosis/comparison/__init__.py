@@ -1,1 +1,1 @@
-"""Running a model and its graph side by side: what no detector knows shows as a difference."""
+"""Runs a model and its graph side by side, to find differences that no detector knows."""

@@ -1,4 +1,4 @@
-"""The entry: `compare` gives a model and its graph the same calls, and reports the first difference."""
+"""The entry: `compare` calls a model and its graph with the same inputs, and reports the first difference."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from fxlib.ir.modules import copy_of
 __all__ = ["CODE", "compare", "copies", "parting"]
 
 CODE = "FX236"
-_LONGEST = 80  # characters of what differs, which may be all of a structure
+_LONGEST = 80  # characters of the text of a difference
 _SLOW = 0.5
-"""Seconds of the processor for one call in eager; nothing is said of a model that takes longer."""
+"""Processor seconds for one eager call; slower models are not compared."""
 
 
 Make = Callable[[], AbstractContextManager[Made]]
@@ -53,7 +53,7 @@ def compare(
     leaf_modules: Iterable[str] = (),
     tracer: Callable[[], Any] | None = None,
 ) -> Finding | None:
-    """Find where the graph of a module gives other results than the module, in two calls in a row.
+    """Find where the results of a module and its graph differ, in two consecutive calls.
 
     Copies of both run with the same seeds: on the example, and then, with other weights, on the example with opposite
     signs. ``root`` is not changed.
@@ -91,7 +91,7 @@ def _is_open(value: Any) -> bool:
 
 
 def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Make:
-    """Makes sides of a model: copies of it, each with what its code keeps elsewhere as it was before."""
+    """Makes the sides of a comparison: copies of the model, each starting from the original state outside of it."""
     modules = reached(model, tracing.new().is_leaf_module)
     snapshot = Snapshot(modules, reachable(model, modules))
 
@@ -106,12 +106,12 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
 
 
 def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | None]:
-    """Whether a model and its graph could be compared, and where they part.
+    """Whether a model and its graph could be compared, and where they diverge.
 
     Args:
-        make: a module for one side, and its calls.
-        again: the same, with all that the module's code keeps elsewhere as it was at first.
-        tracing: how the graph is made.
+        make: makes a module for one side, and its calls.
+        again: the same, with the state outside of the module reset.
+        tracing: how the graph is traced.
     """
     with make() as made:
         old = _worked(eager(made))
@@ -120,14 +120,14 @@ def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | 
     with make() as made:
         new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
     if tracing.concrete and new[0].outcome.error == "TypeError":
-        return False, None  # rather how the graph takes its arguments
+        return False, None  # probably due to the graph's signature
     if not any(map(parted, old, new)):
         return True, None
     return True, _located(again, tracing, old)
 
 
 def _worked(calls: Iterator[Called]) -> list[Called] | None:
-    """What came of the calls that worked; None where the first did not, or took long."""
+    """The results of the calls that succeeded; None if the first one failed or was slow."""
     found: list[Called] = []
     for each in calls:
         if each.outcome.error is not None:
@@ -139,7 +139,8 @@ def _worked(calls: Iterator[Called]) -> list[Called] | None:
 
 
 def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | None:
-    """The same once more with notes, and from the same state on; None where eager does not do the same again."""
+    """Repeat the calls from the same state with recording, to locate the difference; None if eager is not
+    reproducible."""
     tracer = tracing.new()
     take = getattr(tracer, "_take_site", None) or spans.current_site
     kept = Recorder(site=take, nodes=lambda: _nodes(tracer))
@@ -178,7 +179,7 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
         old = list(eager(made, around))
     for number, (first, one, other) in enumerate(zip(before, old, new, strict=False)):
         if parted(first, one) is not None:
-            return None  # eager itself does not do the same again
+            return None  # eager itself is not reproducible
         reason = parted(one, other)
         if reason is not None:
             found = part(recorders[number].events, notes[number], kept.events)
@@ -217,7 +218,7 @@ def _it(place: Place) -> str:
 
 
 def _returned(model: nn.Module) -> Place | None:
-    """What forward returns where it does so at one place, or else its head."""
+    """The place of forward's only return, or else its head."""
     code = getattr(type(model).forward, "__code__", None)
     tree = trees.function_tree(code) if code is not None else None
     if code is None or tree is None:

@@ -1,6 +1,6 @@
-"""Whether running a model could show anything: not where its code only calls layers and torch on what it is given.
+"""Whether comparing a model could find anything: not if its code only calls layers and torch on its inputs.
 
-Whatever is not known to be harmless is a reason to run. What rules know for certain, such as `x is None` and
+Any code that is not known to be harmless is a reason to run. Code that rules cover completely, such as `x is None` and
 `self.training`, is not.
 """
 
@@ -22,7 +22,7 @@ from fxlib.ir.modules import is_altered
 
 __all__ = ["doubtful"]
 
-_MOST = 290  # functions; `reachable` finds no more than a few more
+_MOST = 290  # functions; slightly below the limit of `reachable`
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type(...))
 _STATEMENTS = (
     ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Expr, ast.If, ast.For, ast.While, ast.Pass, ast.Break,
@@ -49,13 +49,13 @@ _READ_OUT = frozenset(
     }
 )  # fmt: skip
 _ASKS = ("is_", "has_", "typename", "get_", "set_", "rand", "manual", "seed", "initial", "use_", "empty")
-"""What functions of torch begin with that ask, or change, something other than their arguments; or make numbers."""
+"""Prefixes of torch functions that read or change global state, or return numbers."""
 
 
 def doubtful(root: Any, functions: Iterable[FunctionType], code_of: Any) -> bool:
-    """Whether the graph of ``root`` could compute something else for a reason that no rule knows.
+    """Whether the graph of ``root`` could differ for a reason that no rule covers.
 
-    ``functions`` are those that a trace may run; ``code_of`` gives the code of one as it is written."""
+    ``functions`` are those that a trace may run; ``code_of`` returns the original code of one."""
     functions = list(functions)
     if not isinstance(root, nn.Module) or len(functions) > _MOST:
         return True
@@ -64,7 +64,7 @@ def doubtful(root: Any, functions: Iterable[FunctionType], code_of: Any) -> bool
 
 
 class _Code:
-    """The code of a model, and what its names mean."""
+    """The code of a model, and the values of its names."""
 
     def __init__(self, root: nn.Module, functions: list[FunctionType]) -> None:
         self.modules = [module for _, module, _ in reach.modules_of(root)]
@@ -75,7 +75,7 @@ class _Code:
         self._names: dict[str, bool] = {}
 
     def doubts(self, function: FunctionType, code: CodeType) -> bool:
-        """Whether anything in a function is not known to be harmless."""
+        """Whether a function contains anything not known to be harmless."""
         tree = trees.function_tree(code)
         if tree is None or function.__closure__ or tree.decorator_list:
             return True
@@ -83,7 +83,7 @@ class _Code:
         return not all(map(scope.harmless, _evaluated(tree)))
 
     def attribute(self, name: str) -> bool:
-        """Whether reading an attribute of this name, of whatever module has it, is harmless."""
+        """Whether reading an attribute of this name is harmless on every module that has it."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = all(self._of_module(module, name) for module in self.modules)
@@ -161,7 +161,7 @@ class _Scope:
         return own or (name in _methods() and name not in _READ_OUT)
 
     def _resolved(self, node: Any) -> Any:
-        """The module of Python's that an expression names."""
+        """The Python module that an expression names."""
         if isinstance(node, ast.Name) and node.id not in self._locals:
             return self._globals.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -171,7 +171,7 @@ class _Scope:
 
 
 def _evaluated(tree: Any) -> Iterator[Any]:
-    """The expressions and statements of a function, without annotations, defaults, and what it raises with."""
+    """The expressions and statements of a function, without annotations, defaults, and arguments of raised errors."""
     todo = [tree]
     while todo:
         node = todo.pop()
@@ -199,7 +199,7 @@ def _is_local(target: Any) -> bool:
 
 
 def _asks_of_module(node: Any) -> bool:
-    """Whether a name is that of a type test of the module itself or of one of its attributes, which are not traced."""
+    """Whether a name belongs to a type test of the module itself or of its untraced attributes."""
     call, test = node.parent, node.id
     if test not in ("hasattr", "isinstance") or not isinstance(call, ast.Call) or call.func is not node:
         return False
@@ -209,7 +209,7 @@ def _asks_of_module(node: Any) -> bool:
 
 
 def _is_ordinary(operator: Any, other: Any) -> bool:
-    """Whether torch.fx raises where a comparison is of traced values; or it is one for None, which a rule knows."""
+    """Whether a comparison of traced values raises, or is one with None, which a rule covers."""
     if isinstance(operator, ast.Is | ast.IsNot):
         return isinstance(other, ast.Constant) and other.value is None
     return not isinstance(operator, ast.In | ast.NotIn)

@@ -26,15 +26,15 @@ log = logging.getLogger(__name__)
 
 
 class Comparing:
-    """Compares models of one file, one after the other. A class that ran as a part of another model, or was one, is not
-    compared again.
+    """Compares models of one file, one after the other. A class that already ran, also as a part of another model, is
+    not compared again.
 
     Args:
-        namespace: what the expressions may use beside ``torch`` and ``nn``.
-        loaded: gives another one, of the file executed anew.
-        tracing: how graphs are made.
+        namespace: names for the expressions besides ``torch`` and ``nn``.
+        loaded: returns another one, from a new execution of the file.
+        tracing: how graphs are traced.
         lacking: see `Example`.
-        largest: parameters of a model that is compared.
+        largest: the most parameters of a model that is compared.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Comparing:
         self._known: set[type] = set()
 
     def compare(self, construct: str, inputs: str) -> Finding | None:
-        """Where the graph of the model parts from it; None where it does not, or where they cannot be compared."""
+        """Where the graph of the model differs from it; None if it does not, or they cannot be compared."""
         example = Example(construct, inputs, 0.0, self.lacking)
         try:
             model, calls, tracing = self._made(example, self.namespace)
@@ -72,7 +72,7 @@ class Comparing:
                 if STRICT:
                     raise
                 log.exception("%s could not be compared with its graph", construct)
-            return None  # what else raises here was reported by the trace, or is no matter of its graph
+            return None  # the trace has reported other errors, or they are unrelated to the graph
         if compared:
             self._known |= {type(each) for each in model.modules()}
         return found
@@ -93,7 +93,7 @@ class Comparing:
 
 
 def _is_of_the_comparison(error: BaseException) -> bool:
-    """Whether the code of the comparison raised it, and neither the user's nor torch's."""
+    """Whether it was raised by the comparison itself, not by user code or torch."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Where a graph and eager part: the first operation that gives something else, or to which only one of them comes."""
+"""Where a graph and eager diverge: the first operation with another result, or that only one of them reaches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ __all__ = ["Parting", "part"]
 
 _OPERATIONS = ("call_function", "call_method", "call_module")
 _TORCHS = ("torch", "_operator", "operator", "builtins")
-_MOST = 40  # characters of a number or a shape in a sentence
+_MOST = 40  # characters of a value in a message
 
 
 @dataclass(frozen=True)
 class Parting:
-    """``kind`` is ``value`` where a node gives something else, ``kept`` where the graph keeps what was computed while
-    tracing, ``way`` where only one of the two comes to an operation. ``old`` and ``new`` are what eager and the graph
-    have, as text."""
+    """``kind`` is ``value`` if a node has another result, ``kept`` if the graph keeps a value from tracing, ``way`` if
+    only one of the two reaches an operation. ``old`` and ``new`` are the values in eager and in the graph, as text."""
 
     kind: str
     place: Place
@@ -38,8 +37,8 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
     """
     Args:
         eager: the operations of the call in eager.
-        nodes: what the nodes of the graph gave in the same call.
-        kept: what ran on real values while the graph was traced.
+        nodes: the results of the graph's nodes in the same call.
+        kept: the operations on real values while the graph was traced.
     """
     ran = _grouped((key_of(each.site), each) for each in eager)
     recorded = [(number, node, value) for number, (node, value) in enumerate(nodes) if node.op in _OPERATIONS]
@@ -55,7 +54,7 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
                     break
     for key, members in placed.items():
         now = ran.get(key, [])
-        certain = [each for each in members if _shows(*each[1:])]
+        certain = [each for each in members if _is_always_recorded(*each[1:])]
         if len(now) == len(members) or len(now) == len(certain):
             for old, (number, node, value) in zip(now, members if len(now) == len(members) else certain, strict=True):
                 if not same(old.value, value):
@@ -63,7 +62,7 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
                     break
         elif not now and certain:
             number, node, _ = certain[0]
-            found.append((number, 1, lambda n=node: _way(n, ran)))  # type: ignore[misc]
+            found.append((number, 1, lambda n=node: _only_in_graph(n, ran)))  # type: ignore[misc]
     known = placed.keys() | held.keys()
     for _, _, make in sorted(found, key=lambda each: each[:2]):
         parting = make()
@@ -73,8 +72,7 @@ def part(eager: Sequence[Event], nodes: Sequence[tuple[Node, Any]], kept: Sequen
 
 
 def _other_way(parting: Parting, eager: Sequence[Event], known: Collection[Key]) -> Parting | None:
-    """Where a node gives something else because eager has come to an operation before it that the graph has not: the
-    test that decided."""
+    """If a node differs because eager ran an earlier operation that the graph lacks: the test that decided."""
     if parting.kind != "value":
         return None
     here = key_of(parting.place.site)
@@ -97,8 +95,8 @@ def _grouped(pairs: Iterable[tuple[Key, Any]]) -> dict[Key, list[Any]]:
     return found
 
 
-def _shows(node: Node, value: Any) -> bool:
-    """Whether eager cannot run what a node stands for without a note of it."""
+def _is_always_recorded(node: Node, value: Any) -> bool:
+    """Whether the recording of eager always contains a node's operation."""
     if node.op == "call_module":
         return True
     if not any(isinstance(each, Digest) for each in value):
@@ -109,16 +107,16 @@ def _shows(node: Node, value: Any) -> bool:
 
 def _kept(old: Event, new: Event) -> Parting | None:
     place = place_of(old.site, {})
-    return None if place is None else Parting("kept", place, None, *_told(old.value, new.value))
+    return None if place is None else Parting("kept", place, None, *_differing_texts(old.value, new.value))
 
 
 def _differing(old: Event, node: Node, value: Any) -> Parting | None:
     place = place_of(old.site, {})
-    return None if place is None else Parting("value", place, node.name, *_told(old.value, value))
+    return None if place is None else Parting("value", place, node.name, *_differing_texts(old.value, value))
 
 
-def _way(node: Node, ran: dict[Key, list[Event]]) -> Parting | None:
-    """Only the graph comes to a node: the test that decided, or else the node."""
+def _only_in_graph(node: Node, ran: dict[Key, list[Event]]) -> Parting | None:
+    """If only the graph reaches a node: the test that decided, or else the node."""
     chain: list[Any] = []
     site = node._site
     while site is not None:
@@ -126,7 +124,7 @@ def _way(node: Node, ran: dict[Key, list[Event]]) -> Parting | None:
         site = site[2]
     chain.reverse()
     key = key_of(node._site)
-    # How far eager comes on the way to it.
+    # How far eager gets on the way to it.
     deepest = max((_common(key, other) for other in ran), default=0)
     at = chain[min(deepest, len(chain) - 1)]
     place = place_of(at, {})
@@ -146,7 +144,7 @@ def _common(one: Key, other: Key) -> int:
 
 
 def _deciding(node: Any) -> Any:
-    """The test that decides whether an expression is evaluated: the innermost one around it, or one before it that
+    """The test that decides whether an expression is evaluated: the innermost one around it, or an earlier one that
     leaves the block."""
     below = node
     for above in trees.ancestors(node):
@@ -171,7 +169,7 @@ def _deciding(node: Any) -> Any:
     return None
 
 
-def _told(old: Any, new: Any) -> tuple[str, str]:
+def _differing_texts(old: Any, new: Any) -> tuple[str, str]:
     """The first difference between two values, as two short texts that differ."""
     if len(old) != len(new):
         return f"{len(old)} values", f"{len(new)} values"

@@ -1,4 +1,4 @@
-"""What a run computes on its way, by the place in the source: in eager, while tracing, and of a graph."""
+"""Records intermediate results by source place: in eager, while tracing, and of a graph."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SAMPLE = 4096
 _MOST = 100  # parts of a value
 
 Key = tuple[tuple[str, str, int, int], ...]
-"""A site as something that compares equal in a file that is executed again, outermost call first."""
+"""A site in a form that is equal across executions of a file, outermost call first."""
 
 
 @dataclass(frozen=True)
 class Digest:
-    """Enough of a value to compare it: of a large tensor some of its numbers."""
+    """Enough of a value to compare it; for a large tensor, some of its elements."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -47,7 +47,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class Event:
-    """One operation: where, what came of it, and how many nodes there were then."""
+    """One operation: its place, its result, and the number of nodes at that time."""
 
     site: Site
     value: Any
@@ -59,7 +59,7 @@ def key_of(site: Site | None) -> Key:
     while site is not None:
         code, offset, site = site
         text = _code(code)
-        # A specialized instruction, such as a call of a proxy's `__getitem__`, may stand on its cache.
+        # A specialized instruction, such as a call of a proxy's `__getitem__`, may point into its inline cache.
         while 0 < offset < len(text) and text[offset] == _CACHE:
             offset -= 2
         found.append((code.co_filename, code.co_name, code.co_firstlineno, offset))
@@ -72,7 +72,7 @@ def _code(code: CodeType) -> bytes:
 
 
 def digest(value: Any) -> Any:
-    """What is kept of a value; None where it says nothing."""
+    """The digest of a value; None if it is not comparable."""
     parts: list[Any] = []
     for leaf in pytree.tree_leaves(value)[:_MOST]:
         if isinstance(leaf, torch.Tensor):
@@ -92,7 +92,7 @@ def _of_tensor(tensor: torch.Tensor) -> Digest:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two digests are of the same value, up to rounding."""
+    """Whether two digests belong to the same value, up to rounding."""
     if len(one) != len(other):
         return False
     return all(_same(a, b) for a, b in zip(one, other, strict=True))
@@ -114,7 +114,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class Recorder(TorchFunctionMode):
-    """Notes torch functions that run on real values, and calls of ``leaves``, but for what runs inside of these."""
+    """Records torch functions that run on real values, and calls of ``leaves``, but nothing inside of these."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         value = func(*args, **(kwargs or {}))
         if not self._inside:
-            # Not a size or a dtype that is read, which a graph need not have.
+            # Reads of a size or dtype do not count, since a graph need not have them.
             reads = getattr(func, "__name__", "") == "__get__" and not isinstance(value, torch.Tensor)
             if not reads:
                 self._note(sys._getframe(1), value)
@@ -178,7 +178,8 @@ class Recorder(TorchFunctionMode):
         return {name: (id(each), each._version) for name, each in buffers}
 
     def _look(self, site: Site) -> None:
-        """Whether a buffer was written by the operation at a site, or has been replaced since the one before it."""
+        """Check whether the operation at a site wrote to a buffer, or a buffer was replaced since the operation
+        before."""
         now = self._state()
         for name, (own, version) in now.items():
             before = self._states.get(name, (own, version))
@@ -189,7 +190,7 @@ class Recorder(TorchFunctionMode):
 
 
 class Replay(Interpreter):
-    """Runs a graph and notes what each node gives; called like the module."""
+    """Runs a graph and records the result of each node; called like the module."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
@@ -199,7 +200,7 @@ class Replay(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         value = super().run_node(n)
-        # To take an item of a tuple is no operation of torch's.
+        # Taking an item of a tuple is not a torch operation.
         items = n.target is operator.getitem and not isinstance(self.env[n.args[0]], torch.Tensor)
         if not items:
             self.values.append((n, digest(value)))

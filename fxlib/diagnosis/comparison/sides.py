@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a module and its graph, given the same calls."""
+"""The two sides of a comparison: a module and its graph, called with the same inputs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 CALLS = ("the first call", "the second call")
 _SUFFIX = re.compile(r"_\d+$")
 _SCALE = 1.0625
-"""What weights are multiplied with after the first call, as training changes them: exact in each floating type."""
+"""The factor for weights after the first call, to simulate training: exact in each floating type."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A module that no other side has, and what to call it with: the example, and another draw of it."""
+    """A module for one side only, and its inputs: the example, and another draw of it."""
 
     model: nn.Module
     calls: tuple[Given, Given]
@@ -55,7 +55,7 @@ class Tracing:
         return StrictTracer(self.leaves) if self.tracer is None else self.tracer()
 
     def trace(self, root: nn.Module, tracer: Any) -> GraphModule:
-        """The module is left as it was, but for what only a proxy could show."""
+        """Trace the module and restore its state, as far as proxies allow."""
         seed_all(0)
         with unchanged(root):
             graph = tracer.trace(root, *([dict(self.concrete)] if self.concrete else []))
@@ -68,7 +68,7 @@ class Tracing:
 
 @dataclass
 class Called:
-    """What came of one call, and the buffers after it."""
+    """The result of one call, and the buffers after it."""
 
     outcome: Outcome
     buffers: dict[str, torch.Tensor]
@@ -76,7 +76,7 @@ class Called:
 
 
 Around = Callable[[int], AbstractContextManager[Any]]
-"""What a call runs in, by its number."""
+"""The context of a call, by its number."""
 
 
 def _nothing(at: int) -> AbstractContextManager[Any]:
@@ -84,7 +84,7 @@ def _nothing(at: int) -> AbstractContextManager[Any]:
 
 
 def calls_of(first: Given, other: Given) -> tuple[Given, Given]:
-    """The example, and a second draw of it whose signs are turned, so that another branch may be the right one."""
+    """The example, and a second draw of it with opposite signs, which may take another branch."""
 
     def turned(tensor: torch.Tensor) -> torch.Tensor:
         return -tensor.detach() if tensor.is_floating_point() and tensor.layout == torch.strided else tensor
@@ -117,8 +117,8 @@ def traced(
 
 
 def _without_fixed(model: nn.Module, module: nn.Module, given: Given, concrete: Mapping[str, Any]) -> Given:
-    """The arguments of a module as its graph takes them: of those that are fixed some have another name there
-    (``size_1``), the others are none of its."""
+    """The arguments of a module in the form for its graph: some fixed arguments have another name there (``size_1``),
+    the others are omitted."""
     if not concrete:
         return given
     values = dict(inspect.signature(model.forward).bind(*given[0], **given[1]).arguments)
@@ -153,14 +153,14 @@ def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs, in a few words; ``buffer`` where nothing but a buffer does."""
+    """A difference as short text; ``buffer`` if only a buffer differs."""
 
     text: str
     buffer: str | None = None
 
 
 def parted(old: Called, new: Called) -> Difference | None:
-    """What differs between a call in eager and one of the graph; None where nothing does."""
+    """The difference between an eager call and one of the graph; None if there is none."""
     if old.outcome.error is not None:
         return None
     if new.outcome.error is not None:

@@ -1,4 +1,4 @@
-"""What finds the silent problems: at the probes while forward runs, and afterwards on the graph and the module."""
+"""The detectors of silent problems: at probes while forward runs, and afterwards on the graph and the module."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -38,10 +38,10 @@ def _joined(tables: list[Lookers]) -> Lookers:
 #: kind of probe -> ``detector(run, probe, value)``
 AT_PROBES: Mapping[str, AtProbe] = {kind: each for module in _AT_PROBES for kind, each in module.AT_PROBES.items()}
 
-#: which expressions are listened to
+#: the expressions with probes
 LOOKERS = _joined([probes.LOOKERS, *(module.LOOKERS for module in _AT_PROBES)])
 
-#: read the best run of a search, and what the last one did to the module: ``detector(search)``
+#: read the best run of a search, and the changes of the module in the last one: ``detector(search)``
 ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *module_state.ON_GRAPH,
     *graph_checks.ON_GRAPH,
@@ -50,7 +50,7 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *interface.ON_GRAPH,
 )
 
-#: once, after those: they trace again, which takes the graph's constants from the module
+#: run once, after those: they trace again, which removes the graph's constants from the module
 LAST: tuple[Callable[[Search], None], ...] = (
     *surroundings.LAST,
     *shared_state.LAST,

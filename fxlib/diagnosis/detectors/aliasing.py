@@ -1,4 +1,4 @@
-"""Augmented assignments: recorded out of place, where eager changes a tensor that others look at."""
+"""Augmented assignments: recorded out of place, while eager changes a tensor that has other references."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPERATORS = frozenset(
         operator.matmul,
     }
 )
-# Those that always look at the same memory; reshape, flatten and contiguous may copy.
+# Those that always return a view; reshape, flatten and contiguous may copy.
 _VIEWS = frozenset(
     {
         "view",
@@ -73,7 +73,7 @@ _VIEW_FUNCTIONS = frozenset(
 
 
 def _viewed(node: Node) -> Any:
-    """The node whose memory ``node`` looks at, or None."""
+    """The node that ``node`` is a view of, or None."""
     table = {"call_method": _VIEWS, "call_function": _VIEW_FUNCTIONS}.get(node.op, frozenset())
     if node.target in table:
         return node.args[0] if node.args else None
@@ -89,7 +89,7 @@ def _basic(index: Any) -> bool:
 
 
 def augmented(search: Search) -> None:
-    """FX230: ``y += 1`` on a tensor that is looked at again through another name, or that is an input."""
+    """FX230: ``y += 1`` on a tensor that is read again through another name, or that is an input."""
     run = search.best
     nodes = run.nodes
     candidates = [node for node in nodes if node.op == "call_function" and node.target in _OPERATORS]
@@ -117,7 +117,7 @@ def augmented(search: Search) -> None:
         place = run.place_of_node(node)
         statement = surrounding_statement(place.node) if place is not None else None
         if place is None or not isinstance(statement, ast.AugAssign) or isinstance(place.node, ast.BinOp):
-            continue  # in `x += y ** 2` the power makes a new tensor in a normal run, too
+            continue  # in `x += y ** 2` the power is a new tensor in a normal run, too
         if later:
             where = run.place_of_node(later[0])
             note = Related("the tensor is used again here", where.span if where is not None else None, "note")

@@ -1,4 +1,4 @@
-"""Questions that Python answers about a Proxy by itself: identity, type, attributes."""
+"""Tests that Python evaluates on a Proxy without torch.fx: identity, type, attributes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def outer(place: Place) -> Place:
 
 
 def none_test(run: Run, probe: Probe, value: Any) -> None:
-    """FX201: ``x is None`` of a proxy is False; Python would see the argument's value, or its default."""
+    """FX201: ``x is None`` of a proxy is False; a normal run sees the argument's value, or its default."""
     if not isinstance(value, Proxy):
         return
     place = outer(run.place_of_probe(probe))
@@ -97,7 +97,7 @@ def _none(run: Run, place: Place, value: Proxy, text: str, outcome: str) -> None
 
 
 def _outcome(place: Place) -> str:
-    """What comes of a comparison with None while tracing."""
+    """The result of a comparison with None while tracing."""
     test, parent = place.node, getattr(place.node, "parent", None)
     isnt = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot)
     if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and parent.test is test:
@@ -106,7 +106,7 @@ def _outcome(place: Place) -> str:
 
 
 def type_test(run: Run, probe: Probe, value: Any) -> None:
-    """FX202: isinstance, is_tensor, type and functions of torch that ask for the class see the class Proxy."""
+    """FX202: isinstance, is_tensor, type and torch functions that check the class see the class Proxy."""
     place = outer(run.place_of_probe(probe))
     name = called_name(place.node).rpartition(".")[2]
     if name in _OVERRIDE_TESTS and isinstance(value, tuple | list):
@@ -137,7 +137,7 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
 
 
 def matched(run: Run, probe: Probe, value: Any) -> None:
-    """FX201 and FX202: patterns of a match statement ask for the type, or for None."""
+    """FX201 and FX202: patterns of a match statement test the type, or None."""
     place = run.place_of_probe(probe)
     for case in probe.node.parent.cases:
         for pattern, item in _compared(case.pattern, value):
@@ -160,7 +160,7 @@ def _kind_of(pattern: ast.pattern) -> type:
 
 
 def _compared(pattern: Any, value: Any) -> Iterator[tuple[Any, Proxy]]:
-    """The patterns that ask a traced value for its type or for None, with that value."""
+    """The patterns that test a traced value's type or None, with that value."""
     if isinstance(pattern, ast.MatchOr):
         for each in pattern.patterns:
             yield from _compared(each, value)
@@ -187,7 +187,7 @@ def _is_instance(known: Any, kind: Any) -> bool:
 
 
 def _evaluate(node: ast.expr, frame: FrameType | None) -> Any:
-    """The class, or tuple of classes, that an expression of names gives; None for other expressions."""
+    """The class, or tuple of classes, that an expression of names evaluates to; None for other expressions."""
     if not all(
         isinstance(inner, (ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.BinOp, ast.BitOr))
         for inner in ast.walk(node)
@@ -237,7 +237,7 @@ def same(run: Run, probe: Probe, value: Any) -> None:
 
 
 def other(run: Run, probe: Probe, value: Any) -> None:
-    """FX231: ``is`` of a Proxy and an object is False; Python would see the argument's value, or its default."""
+    """FX231: ``is`` of a Proxy and an object is False; a normal run sees the argument's value, or its default."""
     left = run.notes.waiting.pop(("same", id(getattr(probe.node, "parent", None))), _NOTHING)
     if left is _NOTHING or isinstance(left, Proxy) == isinstance(value, Proxy):
         return

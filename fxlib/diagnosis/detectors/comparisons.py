@@ -32,7 +32,7 @@ def _look_attribute(node: ast.Attribute, found: Found) -> None:
 
 
 def _look_text(node: ast.Call | ast.Subscript, found: Found) -> None:
-    """`getattr(m, "training")` and `vars(m)["training"]`."""
+    """Forms that read the attribute by text: `getattr(m, "training")` and `vars(m)["training"]`."""
     named = node.slice if isinstance(node, ast.Subscript) else node.args[1] if len(node.args) > 1 else None
     called = isinstance(node, ast.Subscript) or getattr(node.func, "id", None) == "getattr"
     if called and isinstance(named, ast.Constant) and named.value == "training":
@@ -75,7 +75,7 @@ def other_mode(search: Search) -> None:
 
 
 def _difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: Iterable[tuple[Node, str]]) -> Related:
-    """Where two graphs first differ; their nodes come with what they are compared by."""
+    """The first difference between two graphs, whose nodes come with their comparison keys."""
     for one, two in itertools.zip_longest(here, there):
         if one is not None and two is not None and one[1] == two[1]:
             continue
@@ -89,13 +89,13 @@ def _difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: It
 
 
 def _done(run: Run) -> tuple[list[str], list[bool]]:
-    """What forward did: the graph, and which parameters it left in need of gradients."""
+    """The effect of forward: the graph, and which parameters require gradients afterwards."""
     return signature(run), run.needing
 
 
 def _decisive(search: Search, reads: dict[Span, Place]) -> list[Place]:
-    """The reads of ``training`` that change the graph when they alone give the opposite; all of them where none
-    does, or where there is no time to try."""
+    """The reads of ``training`` that change the graph if only they return the opposite; all of them if none does, or
+    there is no time to try."""
     if len(reads) == 1:
         return list(reads.values())
     decisive = []
@@ -111,8 +111,8 @@ def _decisive(search: Search, reads: dict[Span, Place]) -> list[Place]:
 
 
 def signature(run: Run) -> list[str]:
-    """What the graphs of two runs are compared by. To functions of layers 0 and 0.0 are the same (a rate, say);
-    elsewhere they may make another dtype."""
+    """The key for comparing the graphs of two runs. For layer functions 0 and 0.0 are the same (a rate, say); elsewhere
+    they may give another dtype."""
     rows = []
     for node in run.nodes:
         arguments = (node.args, node.kwargs)
@@ -124,7 +124,7 @@ def signature(run: Run) -> list[str]:
 
 
 def none_matters(search: Search) -> None:
-    """FX201 where the graph is the same with and without the argument: worth knowing, but no warning."""
+    """FX201 for a graph that is the same with and without the argument: a hint, not a warning."""
     run, snapshot = search.best, search.subject.snapshot
     doubtful = [each for each in run.findings if each.code == "FX201" and each.severity == "warning"]
     if not doubtful or not run.complete or run.graph is None:
@@ -144,7 +144,7 @@ def none_matters(search: Search) -> None:
 
 
 def _rows(graph: Any, argument: str) -> list[tuple[str, str, str, str]]:
-    """What a graph does when ``argument`` is None, whatever its placeholder is called."""
+    """The rows of a graph for ``argument`` None, whatever the name of its placeholder."""
     names: dict[Any, Any] = {}
     rows = []
     for node in graph.nodes:

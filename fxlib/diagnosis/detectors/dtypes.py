@@ -1,4 +1,4 @@
-"""The dtype of a module's own parameters, which the graph keeps: a trace in another precision shows it."""
+"""The dtype of a module's own parameters as a constant of the graph: found by a trace in another precision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NAMES = frozenset({"dtype", "finfo"})
 
 
 def own_dtype(search: Search) -> None:
-    """FX238: the graph of the same module in another precision has another dtype, or number of it, at a node."""
+    """FX238: in another precision, the graph of the same module has another dtype, or a number derived from it, at a
+    node."""
     run, subject = search.best, search.subject
     if not run.complete or not isinstance(subject.root, nn.Module) or any(each.loud for each in run.findings):
         return
@@ -30,7 +31,8 @@ def own_dtype(search: Search) -> None:
     own = next((each.dtype for each in subject.root.parameters() if each.is_floating_point()), None)
     if own is None or named.isdisjoint(_NAMES):
         return
-    # Another trace takes as long as the first: a fraction is worth one only where the limits of a dtype are read.
+    # Another trace takes as long as the first. A fraction among the arguments justifies one only if the limits of a
+    # dtype are read.
     kind = torch.dtype | float if "finfo" in named else torch.dtype
     if not any(isinstance(each, kind) for node in run.nodes for each in _constants(node)):
         return
@@ -40,7 +42,7 @@ def own_dtype(search: Search) -> None:
         tracer = StrictTracer(subject.leaves, subject.own_tracer)
         nodes = list(tracer.trace(hollow_copy(subject.root, other), run.course.concrete_args).nodes)
     except Exception:
-        return  # what cannot be copied or traced without data is not tried
+        return  # models that cannot be copied or traced without data are skipped
     finally:
         subject.snapshot.restore()
     pairs = list(itertools.zip_longest(run.nodes, nodes))

@@ -1,4 +1,4 @@
-"""What can be read off the finished graph: methods that do not exist, mutation, devices, unused helpers."""
+"""Problems that the finished graph shows: methods that do not exist, mutation, devices, unused helpers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _known(run: Run, node: Any) -> Any:
 
 
 def misfits(search: Search) -> None:
-    """Works out the values of all nodes; FX303 where torch refuses the example inputs."""
+    """Computes the values of all nodes; FX303 if torch rejects the example inputs."""
     run = search.best
     if not run.nodes:
         return
@@ -79,7 +79,7 @@ def misfits(search: Search) -> None:
     for node, error in run.values.errors.items():
         if given and not misled and not _unknown_attribute(run, node):
             if getattr(node.target, "__module__", None) == "torch.autograd":
-                continue  # what requires a gradient is not known here
+                continue  # requires_grad is not known here
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
             place = run.place_of_node(node)
             run.add("FX303", place, error=text, node=node.name, severity="warning")
@@ -105,7 +105,7 @@ def _unknown_attribute(run: Run, node: Node) -> str | None:
         if node.args[0].op == "call_module" or _tensor_like(node.args[0]):
             return None if hasattr(torch.Tensor, name) else name
         return None
-    # That None was taken as given is a finding of its own.
+    # The None default has a finding of its own.
     return None if value is None or hasattr(value, name) else name
 
 
@@ -146,7 +146,7 @@ def _untyped(run: Run, node: Node) -> bool:
     owner = node.args[0] if node.args else None
     if not isinstance(owner, Node) or not isinstance(_known(run, owner), Unknown):
         return False
-    # What a class or a function of the user's gives, or stands for an expression that was cut out, may be any object.
+    # The result of a user's class or function, or of a cut expression, may be any object.
     home = getattr(owner.target, "__module__", None) or "torch"
     known = home.partition(".")[0] in ("torch", "_operator", "builtins") and not isinstance(owner.target, type)
     return owner.op != "call_function" or known
@@ -192,7 +192,7 @@ def _written_by_schema(node: Node) -> Any:
 
 
 def _written(run: Run, node: Node) -> Any:
-    """As `_mutates`, for modules that work in place too."""
+    """As `_mutates`, also for in-place modules."""
     written = _mutates(node)
     if written is None and node.op == "call_module" and node.args:
         written = node.args[0] if _works_in_place(run.module(node)) else None
@@ -200,13 +200,13 @@ def _written(run: Run, node: Node) -> Any:
 
 
 def _works_in_place(module: Any) -> bool:
-    # A module takes long to say that it has no such attribute.
+    # A module is slow to report a missing attribute.
     own = getattr(module, "__dict__", {})
     return own.get("inplace", getattr(type(module), "inplace", False)) is True
 
 
 def _base(run: Run, node: Any) -> Any:
-    """The value that a chain of views, and of what is changed in place, looks at."""
+    """The base of a chain of views and in-place results."""
     for _ in range(64):
         if not isinstance(node, Node) or not node.args:
             return node
@@ -226,8 +226,8 @@ def _base(run: Run, node: Any) -> Any:
 
 
 def mutation(search: Search) -> None:
-    """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, also those into
-    values that nobody else sees."""
+    """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, even those into
+    values that nothing else reads."""
     run = search.best
     writes = run.notes.mutations
     for node in run.nodes:
@@ -281,7 +281,7 @@ def _writes_argument(function: Any) -> bool:
 
 
 def devices(search: Search) -> None:
-    """FX225: a device that was read from something real."""
+    """FX225: a device that was read from a real tensor or module."""
     run = search.best
     for node in run.nodes:
         baked = [value for value in (*node.args, *node.kwargs.values()) if isinstance(value, torch.device)]
@@ -293,7 +293,7 @@ def devices(search: Search) -> None:
         for inner in ast.walk(place.node):
             if isinstance(inner, ast.Attribute) and inner.attr == "device" and not _is_torch_device(inner):
                 if _keeps(search, place, inner):
-                    continue  # the module has that one too, wherever it is moved
+                    continue  # the module's own device, which moves with it
                 device = "the device that it was traced on" if baked[0].type == "meta" else str(baked[0])
                 says = f"`{text_of(inner)}` is read only while tracing, so the graph always uses {device}"
                 run.add("FX225", place, says, node=node.name)
@@ -301,7 +301,7 @@ def devices(search: Search) -> None:
 
 
 def _keeps(search: Search, place: Place, node: ast.Attribute) -> bool:
-    """Whether a device is a plain attribute that a module of the user's gets in its constructor and nowhere else."""
+    """Whether a device is a plain attribute that only the constructor of a user's module sets."""
     if not (isinstance(node.value, ast.Name) and node.value.id == "self") or place.site is None:
         return False
     instrumentation = search.subject.instrumentation
@@ -312,7 +312,7 @@ def _keeps(search: Search, place: Place, node: ast.Attribute) -> bool:
 
 
 def _methods(module: Any) -> Iterator[FunctionType]:
-    """Those of its class and of the bases, which `super()` reaches."""
+    """The methods of its class and of the bases, reachable by `super()`."""
     for kind in type(module).__mro__:
         yield from (inspect.unwrap(each) for each in vars(kind).values() if isinstance(each, FunctionType))
 
@@ -331,7 +331,7 @@ def _is_torch_device(node: ast.Attribute) -> bool:
 
 
 def shared_convolutions(search: Search) -> None:
-    """FX226: a convolution with several calls, one of which a batch normalisation follows."""
+    """FX226: a convolution with several calls, one of them followed by a batch normalisation."""
     run = search.best
     calls: dict[str, list[Node]] = {}
     for node in run.nodes:

@@ -95,15 +95,15 @@ def threads(search: Search) -> None:
 
 
 def hooked(run: Run, probe: Probe, value: Any) -> None:
-    """Hooks that forward itself registers, for `lost_hooks`."""
+    """Collects hooks that forward itself registers, for `lost_hooks`."""
     if isinstance(value, nn.Module):
         call = probe.node.parent.parent
         run.notes.hooks[probe.span] = (run.place_of_probe(probe).widened(call), value)
 
 
 def lost_hooks(search: Search) -> None:
-    """FX233: hooks and a `__call__` of the root, which a trace does not call, and hooks that forward puts on a layer
-    that is one node."""
+    """FX233: hooks and a `__call__` of the root, which a trace does not call, and hooks that forward registers on a
+    leaf."""
     run, root = search.best, search.subject.root
     if isinstance(root, nn.Module):
         for hook in chain.from_iterable(vars(root)[table].values() for table in _TABLES):
@@ -113,7 +113,7 @@ def lost_hooks(search: Search) -> None:
             run.add("FX233", _registered(root) or search.root_class(), says)
             break
         owner = next(each for each in type(root).__mro__ if "__call__" in vars(each))
-        # One that is put in place of torch's is nobody's root in particular.
+        # A `__call__` patched onto torch's class belongs to no root in particular.
         code = None if owner is nn.Module else getattr(owner.__call__, "__code__", None)
         if code is not None and not is_hidden(code.co_filename):
             head = head_of(code)
@@ -140,7 +140,7 @@ def _name(hook: Any) -> str:
 
 
 def _registered(root: nn.Module, path: str = "") -> Place | None:
-    """The call in the root's constructor that gives it, or the submodule at ``path``, a hook."""
+    """The call in the root's constructor that registers a hook on it or on the submodule at ``path``."""
     code = getattr(type(root).__init__, "__code__", None)
     if code is None or is_hidden(code.co_filename):
         return None
@@ -158,13 +158,13 @@ def _registered(root: nn.Module, path: str = "") -> Place | None:
 
 
 def copied(run: Run, probe: Probe, value: Any) -> None:
-    """Copies of traced values, for `other_graphs`."""
+    """Collects copies of traced values, for `other_graphs`."""
     if any(isinstance(leaf, Proxy) for leaf in tree_leaves(value)):
         run.notes.copies[probe.span] = run.place_of_probe(probe)
 
 
 def other_graphs(search: Search) -> None:
-    """FX234: an operation on a value that another graph has recorded. The generated code has no such name."""
+    """FX234: an operation on a value from another graph. The generated code lacks its name."""
     run = search.best
     for node in run.nodes:
         for value in node.all_input_nodes:
@@ -178,7 +178,7 @@ def other_graphs(search: Search) -> None:
 
 
 def wraps_without_effect(search: Search) -> None:
-    """FX229: a function that is wrapped in one module, called by its name in another."""
+    """FX229: a function that is wrapped in one module but called by its name in another."""
     run = search.best
     wrapped: dict[int, str] = {}
     for registry in (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions()):

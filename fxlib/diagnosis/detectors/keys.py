@@ -1,4 +1,4 @@
-"""What a Proxy becomes as a key or as text: its identity is looked up, its name is written."""
+"""Proxies as keys or text: they are looked up by identity, and formatted as their name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _look_formatted(node: ast.FormattedValue, found: Found) -> None:
 
 def _look_operator(node: ast.BinOp, found: Found) -> None:
     template = node.left.value if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant) else None
-    # A template with number formats raises, and is found by that.
+    # A template with number formats raises, which reports it.
     if isinstance(template, str) and not _NUMBER_FORMAT.search(template):
         parts = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
         found.extend(("text", part) for part in parts if not isinstance(part, ast.Starred))
@@ -82,7 +82,7 @@ def member(run: Run, probe: Probe, value: Any) -> None:
 
 
 def container(run: Run, probe: Probe, value: Any) -> None:
-    """FX204: sets and dictionaries look up a Proxy by its identity."""
+    """FX204: ``in`` of sets and dictionaries compares a Proxy by identity."""
     left = run.notes.waiting.pop(("member", id(getattr(probe.node, "parent", None))), None)
     if not isinstance(left, Proxy) or not isinstance(value, (set, frozenset, dict, type({}.keys()))):
         return
@@ -101,14 +101,14 @@ def container(run: Run, probe: Probe, value: Any) -> None:
 
 
 def keyed(run: Run, probe: Probe, value: Any) -> None:
-    """What ``.get(key)`` and the like are called on, and ``[key] =`` writes into; kept for `key`, which comes next."""
+    """The object of ``.get(key)`` and the like, or of ``[key] =``; kept for `key`, which comes next."""
     above = getattr(probe.node, "parent", None)
     call = above if isinstance(above, ast.Subscript) else getattr(above, "parent", None)
     run.notes.waiting["keyed", id(call)] = value if isinstance(value, (set, dict)) else None
 
 
 def key(run: Run, probe: Probe, value: Any) -> None:
-    """FX204 and FX218: methods of sets and dictionaries that look a number up, or keep it. Tensors are keys by their
+    """FX204 and FX218: methods of sets and dictionaries that look up or store a number. Tensors are compared by
     identity, with and without a trace."""
     call = probe.node.parent
     holder = run.notes.waiting.pop(("keyed", id(call)), None)
@@ -137,7 +137,7 @@ def hashed(run: Run, probe: Probe, value: Any) -> None:
 
 
 def text(run: Run, probe: Probe, value: Any) -> None:
-    """FX205: text made from a Proxy. In a message it does no harm, so that is information only."""
+    """FX205: text made from a Proxy. In a message it is harmless, so that is information only."""
     if not isinstance(value, Proxy):
         return
     place = run.place_of_probe(probe)
@@ -148,7 +148,7 @@ def text(run: Run, probe: Probe, value: Any) -> None:
 
 
 def _text_place(place: Place) -> Place:
-    """The whole f-string or call: what is frozen."""
+    """The whole f-string or call, which becomes a constant."""
     node = place.node
     while node is not None and isinstance(getattr(node, "parent", None), (ast.FormattedValue, ast.JoinedStr)):
         node = node.parent

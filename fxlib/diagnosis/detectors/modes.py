@@ -1,5 +1,4 @@
-"""Who decides whether a layer is in training or in eval mode: its model does, by more than `train` and `eval` of torch,
-of which a graph knows nothing."""
+"""Models that set the mode of layers (train or eval) themselves, which is lost in a graph."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ __all__ = ["AT_PROBES", "LAST", "LOOKERS"]
 
 _SETTERS = ("train", "eval")
 _Layers = Mapping[Node, nn.Module]
-"""The layers of a graph that do something else in the other mode, by their first calls."""
+"""The layers of a graph that depend on the mode, by their first calls."""
 _Lost = tuple[Place | None, str, Node]
-"""Where a model sets the mode of a layer, what does that, and the call of the layer."""
+"""The place where a model sets the mode of a layer, the call that does it, and the call of the layer."""
 
 
 def _look_call(node: ast.Call, found: Found) -> None:
@@ -45,7 +44,7 @@ def _look_assign(node: ast.Assign, found: Found) -> None:
 
 
 def set_mode(run: Run, probe: Probe, value: Any) -> None:
-    """Modules that forward puts into a mode, for `in_forward`."""
+    """Collects modules whose mode forward sets, for `in_forward`."""
     if isinstance(value, nn.Module):
         attribute = probe.node.parent
         call = attribute.parent if attribute.attr in _SETTERS else attribute
@@ -54,7 +53,7 @@ def set_mode(run: Run, probe: Probe, value: Any) -> None:
 
 
 def in_forward(search: Search) -> None:
-    """FX237: forward puts a layer into the other mode than its model's; a graph does not."""
+    """FX237: forward sets a layer to another mode than its model's; a graph does not."""
     run, root, snapshot = search.best, search.subject.root, search.subject.snapshot
     if not run.notes.modes or not run.complete or not isinstance(root, nn.Module):
         return
@@ -84,7 +83,7 @@ def _noting(run: Run) -> Iterator[None]:
 
 
 def _set_at(run: Run, node: Node) -> Place | None:
-    """Where forward last put a layer into a mode before its call."""
+    """The place where forward last set a layer's mode before its call."""
     layer = run.module(node)
     index = run.nodes.index(node)
     for place, module, before in reversed(run.notes.modes):
@@ -94,7 +93,7 @@ def _set_at(run: Run, node: Node) -> Place | None:
 
 
 def by_its_own(search: Search) -> None:
-    """FX237: `train` or `eval` of a class does something else than torch's; the graph has only torch's."""
+    """FX237: a class overrides `train` or `eval`; the graph has only torch's."""
     run, root = search.best, search.subject.root
     if not run.complete or not isinstance(root, nn.Module) or not any(map(_has_own, root.modules())):
         return
@@ -105,14 +104,14 @@ def by_its_own(search: Search) -> None:
         copy = hollow_copy(root)
         twins = dict(zip(root.modules(), copy.modules(), strict=True))
     except Exception:
-        return  # what cannot be copied is not tried
+        return  # models that cannot be copied are skipped
     for mode in (True, False):
         if not _put(copy, mode):
             continue
         found: list[_Lost] = []
         wanted = {node: twins[layer].training for node, layer in layers.items() if layer in twins}
         for node, eager in wanted.items():
-            # In a graph, nobody but the layer itself is asked.
+            # In a graph, only the layer itself is asked for its mode.
             if eager == mode or not _put(twins[layers[node]], mode) or twins[layers[node]].training == eager:
                 continue
             owner = _who_sets(root, str(node.target), mode, eager, twins)
@@ -122,7 +121,7 @@ def by_its_own(search: Search) -> None:
 
 
 def _report(run: Run, mode: bool, found: list[_Lost]) -> None:
-    """Say it once for each place, whatever number of layers is concerned."""
+    """Report once for each place, for any number of layers."""
     kept, taken = ("eval", "training") if mode else ("training", "eval")
     for place, name in dict.fromkeys((place, name) for place, name, _ in found):
         nodes = [node for *at, node in found if at == [place, name]]
@@ -142,7 +141,7 @@ def _layers(run: Run) -> _Layers:
 
 
 def _has_modes(layer: nn.Module) -> bool:
-    """Whether a layer computes something else in the other mode."""
+    """Whether a layer depends on the mode."""
     for each in layer.modules():
         forward = getattr(getattr(type(each), "forward", None), "__code__", None)
         reads = isinstance(each, _InstanceNorm) or (forward is not None and "training" in names_in(forward))
@@ -162,7 +161,7 @@ def _has_own(module: nn.Module) -> bool:
 
 
 def _who_sets(root: nn.Module, target: str, mode: bool, eager: bool, twins: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """The innermost module around a layer whose own `train` or `eval` leaves it as eager has it."""
+    """The innermost module around a layer whose own `train` or `eval` gives the layer the mode that it has in eager."""
     layer = twins[root.get_submodule(target)]
     for owner in reversed([*_around(root, target)]):
         layer.training = eager
@@ -177,7 +176,7 @@ def _around(root: nn.Module, target: str) -> Iterator[nn.Module]:
 
 
 def _put(module: nn.Module, mode: bool) -> bool:
-    """Put a module into a mode by its own way; False where that raises."""
+    """Set the mode of a module by its own method; False if that raises."""
     quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings()
     try:
         with quiet[0], quiet[1]:
@@ -189,7 +188,7 @@ def _put(module: nn.Module, mode: bool) -> bool:
 
 
 def _train_of(owner: nn.Module, mode: bool) -> Place | None:
-    """The head of the `train` or `eval` that is a class's own, where that is the user's."""
+    """The head of the `train` or `eval` that a user's class defines."""
     for name in dict.fromkeys((_SETTERS[not mode], *_SETTERS)):
         function = vars(owner).get(name, getattr(type(owner), name))
         code = getattr(function, "__code__", None)

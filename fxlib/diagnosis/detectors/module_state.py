@@ -1,4 +1,4 @@
-"""What forward did to the module itself: attributes, buffers, proxies that stay on it."""
+"""Changes that forward makes to the module: attributes, buffers, proxies that stay on it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["ON_GRAPH"]
 
 
 def changed(search: Search) -> None:
-    """FX208 to FX210: the module differs from what it was before the last run. Comes before what restores it."""
+    """FX208 to FX210: the module differs from its state before the last run. Must run before the state is restored."""
     run = search.last
     if run.course.corrections is not None and run.guessed:
-        # On a way that nobody may ever take.
+        # On a path that may never be taken.
         return
     changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
     places = [_assignment(search.subject.instrumentation, change) for change in changes]
@@ -50,8 +50,8 @@ def _was_buffer(change: Change) -> bool:
 
 
 def _written_at(search: Search, changes: list[Change]) -> dict[int, Place]:
-    """Where forward writes to tensors, by their ids: another run shows it, also within functions of torch, such as
-    `load_state_dict`."""
+    """The places where forward writes to tensors, by tensor id: found by another run, also inside torch functions such
+    as `load_state_dict`."""
     found: dict[int, Place] = {}
 
     def watched(run: Run) -> Writes:
@@ -68,8 +68,8 @@ def _written_at(search: Search, changes: list[Change]) -> dict[int, Place]:
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:
-    """The statement that writes the attribute: of the module's own functions, or else of another's; or else one that
-    writes an attribute whose name is computed."""
+    """The statement that writes the attribute: in the module's own functions, or else in another's; or else one that
+    writes an attribute with a computed name."""
     owner = type(change.module)
     elsewhere: Place | None = None
     computed: Place | None = None
@@ -142,8 +142,8 @@ def _name_given(node: Any) -> ast.expr | None:
 
 
 def _base(target: Any) -> Any:
-    """Whose memory an expression shares, where that can be read: ``self.t`` of ``self.t[0]``, ``self.t.data`` and
-    ``self.t.view(1, 3)``."""
+    """The attribute whose memory an expression shares, if its text shows it: ``self.t`` of ``self.t[0]``,
+    ``self.t.data`` and ``self.t.view(1, 3)``."""
     while True:
         if isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
             target = target.value

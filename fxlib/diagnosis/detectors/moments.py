@@ -1,4 +1,5 @@
-"""What a trace takes from its moment: the time, an id, an iterator's next item, the stack, whether it is one."""
+"""Values that vary between calls and that a trace freezes: the time, an id, an iterator's next item, the stack, whether
+a trace is going on."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def _look_call(node: ast.Call, found: Found) -> None:
 
 
 def moment(run: Run, probe: Probe, value: Any) -> None:
-    """Calls that give something else at each moment, for `moments`."""
+    """Collects calls whose result varies, for `moments`."""
     node, frame = probe.node, users_frame()
     if isinstance(node, ast.Call):
         function = constant(node.func, frame)
@@ -76,7 +77,7 @@ def moment(run: Run, probe: Probe, value: Any) -> None:
 
 
 def _outlives(call: ast.Call, frame: FrameType | None) -> bool:
-    """Whether the iterator that ``next`` is called with is there before and after the call of forward."""
+    """Whether the iterator of ``next`` exists before and after the call of forward."""
     at: Any = call.args[0] if call.args else None
     attribute = isinstance(at, ast.Attribute)
     while isinstance(at, ast.Attribute):
@@ -88,18 +89,18 @@ def _outlives(call: ast.Call, frame: FrameType | None) -> bool:
 
 
 def moments(search: Search) -> None:
-    """FX206: with another time, id or item the graph is another one."""
+    """FX206: with another time, id or item the graph differs."""
     run = search.best
     places = run.notes.moments
     if not places or not run.complete or run.graph is None:
         return
     drawn = any(each.code == "FX206" for each in run.findings)
     if drawn and differ(_at(search, places, 8), _at(search, places, 8)):
-        return  # whatever is drawn there, the graph is another one each time
+        return  # the graph differs in every trace anyway
     end = time.thread_time() + _SECONDS
-    if not _matter(search, places):
+    if not _change_graph(search, places):
         return
-    alone = [span for span in places if time.thread_time() > end or _matter(search, [span])]
+    alone = [span for span in places if time.thread_time() > end or _change_graph(search, [span])]
     for span in alone or places:
         place = places[span]
         name = called_name(place.node).rpartition(".")[2]
@@ -111,14 +112,14 @@ def moments(search: Search) -> None:
         run.add("FX206", place, says, detail=advice)
 
 
-def _matter(search: Search, spans: Iterable[Span]) -> bool:
-    """Whether other values there give another graph. Their order is once that of the calls and once the opposite."""
+def _change_graph(search: Search, spans: Iterable[Span]) -> bool:
+    """Whether other values there change the graph. They are tried in ascending and in descending order."""
     runs = [search.best, _at(search, spans, 8), _at(search, spans, -8)]
     return any(differ(one, two) for one, two in itertools.combinations(runs, 2))
 
 
 def _at(search: Search, spans: Iterable[Span], step: int) -> Run | None:
-    """A run at another moment."""
+    """A run with other values for these calls."""
     search.subject.snapshot.restore()
     another = search.once_more(
         flipped=frozenset(spans), other=_Another(1_000_003.25 if step > 0 else 2_000_001.5, step)
@@ -128,7 +129,7 @@ def _at(search: Search, spans: Iterable[Span], step: int) -> Run | None:
 
 
 class _Another:
-    """What calls may give at another moment, or outside of a trace. Numbers begin at ``start`` and go in ``step``s;
+    """Other possible results of such calls, also outside of a trace. Numbers start at ``start`` and go in ``step``s;
     equal ones stay equal."""
 
     def __init__(self, start: float, step: int) -> None:
@@ -164,7 +165,7 @@ def _normal_frame() -> Any:
 
 
 def differ(one: Run | None, two: Run | None) -> bool:
-    """Whether two runs ended, and their graphs or constants of these are different ones."""
+    """Whether two runs were complete and their graphs or constants differ."""
     if one is None or two is None:
         return False
     if signature(one) != signature(two):

@@ -1,4 +1,5 @@
-"""What forward did to state outside of the modules: globals, closures, attributes of classes and of plain objects."""
+"""Changes that forward makes to state outside of the modules: globals, closures, attributes of classes and of plain
+objects."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _WRITERS = frozenset(
 
 
 def changed(search: Search) -> None:
-    """FX208 and FX209: a second trace from the state that the first one has left differs, or a proxy stays there, with
-    which there is no second trace."""
+    """FX208 and FX209: a second trace, from the state after the first one, differs; or a proxy stays there, which makes
+    a second trace impossible."""
     run, snapshot = search.best, search.subject.snapshot
     changes = snapshot.shared.changes()
     hidden = [] if changes else [SharedChange(*each, True) for each in _opaque(search)]
@@ -52,7 +53,7 @@ def changed(search: Search) -> None:
 
 
 def _opaque(search: Search) -> list[tuple[str, None, Any]]:
-    """Attributes of modules that may have changed without showing it, where forward reads them."""
+    """Attributes of modules that may have changed invisibly, where forward reads them."""
     found = search.subject.snapshot.shared.opaque
     run = search.best
     if not found or run.notes.moments or any(each.code in ("FX206", "FX208") for each in run.findings):
@@ -62,7 +63,7 @@ def _opaque(search: Search) -> list[tuple[str, None, Any]]:
 
 
 def _reads(instrumentation: Instrumentation, change: SharedChange) -> Place | None:
-    """Where the attribute is read."""
+    """The places where the attribute is read."""
     for function in instrumentation.functions:
         code = instrumentation.own_code(function)
         tree = trees.function_tree(code)
@@ -104,7 +105,7 @@ def _targets(node: Any) -> list[Any]:
 
 
 def _is_of(target: Any, change: SharedChange) -> bool:
-    """Whether a target is the state, or in it."""
+    """Whether a target is the state, or part of it."""
     while isinstance(target, (ast.Subscript, ast.Attribute)):
         if isinstance(target, ast.Attribute) and target.attr == change.name:
             return change.owner is not None or change.of_module or getattr(target.value, "id", "self") != "self"

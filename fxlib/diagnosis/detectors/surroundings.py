@@ -1,4 +1,4 @@
-"""What surrounds the recorded operations and is not recorded: contexts, handlers, random draws."""
+"""Code around the recorded operations that is not recorded: contexts, handlers, random draws."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _look_with(node: Any, found: Found) -> None:
 
 
 def random_draw(run: Run, probe: Probe, value: Any) -> None:
-    """FX206: a random function gave a real value."""
+    """FX206: a random function returned a real value."""
     if isinstance(value, Proxy) or (value is None and not isinstance(probe.node.func, ast.Attribute)):
         return
     function = constant(probe.node.func, users_frame())
@@ -92,7 +92,7 @@ def seeded(run: Run, probe: Probe, value: Any) -> None:
 
 
 def unseen_draw(search: Search) -> None:
-    """FX206 without a place: the generators have moved, in code that could not be listened to."""
+    """FX206 without a place: a generator's state changed in code without probes."""
     run = search.best
     found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
     if run.complete and not found and search.subject.snapshot.drew_random() and _draws(search):
@@ -100,7 +100,7 @@ def unseen_draw(search: Search) -> None:
 
 
 def _draws(search: Search) -> bool:
-    """Whether a trace draws, of which no values are worked out: code of modules that are one node runs for these."""
+    """Whether a trace without value computation draws random numbers: computing values also runs the code of leaves."""
     subject = search.subject
     subject.snapshot.restore()
     tracer = StrictTracer(subject.leaves, subject.own_tracer)
@@ -112,7 +112,7 @@ def _draws(search: Search) -> bool:
 
 
 def context(run: Run, probe: Probe, value: Any) -> None:
-    """Contexts entered, for `lost_contexts`."""
+    """Collects contexts that are entered, for `lost_contexts`."""
     code = "FX212" if isinstance(value, _GRAD) else "FX213" if isinstance(value, torch.autocast) else None
     if code is not None:
         block = span_of(probe.node.parent.parent, probe.file)
@@ -120,13 +120,13 @@ def context(run: Run, probe: Probe, value: Any) -> None:
 
 
 def checkpointed(run: Run, probe: Probe, value: Any) -> None:
-    """Calls of torch's checkpoint, for `lost_contexts`."""
+    """Collects calls of torch's checkpoint, for `lost_contexts`."""
     if (getattr(value, "__module__", None) or "").startswith("torch.utils.checkpoint"):
         _whole_call(run, probe, "FX214", probe.node.parent)
 
 
 def applied(run: Run, probe: Probe, value: Any) -> None:
-    """Calls of a custom autograd.Function, for `lost_contexts`."""
+    """Collects calls of a custom autograd.Function, for `lost_contexts`."""
     if isinstance(value, type) and issubclass(value, torch.autograd.Function):
         _whole_call(run, probe, "FX221", probe.node.parent.parent)
 
@@ -137,10 +137,10 @@ def _whole_call(run: Run, probe: Probe, code: str, call: Any) -> None:
 
 
 def lost_contexts(search: Search) -> None:
-    """FX212, FX213, FX214, FX221: nodes were recorded inside."""
+    """FX212, FX213, FX214, FX221: nodes were recorded inside a context."""
     run = search.best
     regions = [*run.notes.regions.values(), *_decorated(search.subject.instrumentation)]
-    # A context whose argument had to be made up has its own finding.
+    # A context whose argument was made up has its own finding.
     modes = {} if any(each.code == "FX184" for each in run.findings) else run.tracer.modes
     if not regions and not modes:
         return
@@ -156,7 +156,7 @@ def lost_contexts(search: Search) -> None:
         own = (region for region in regions if code in (region.code, "FX212"))
         if code is None or code in said or any(within(step, region.span) for region in own for step in path):
             continue
-        # What changed the mode has no place that could be seen, as where `__enter__` is called by somebody else.
+        # A mode change without a visible place, as when other code calls `__enter__`.
         said.add(code)
         place = run.place_at(_caller_of_forward(node._site)) if code == "FX221" else run.place_of_node(node)
         run.add(code, place, "" if place is None else _IN_A_MODE[code].format(place.text), node=node.name)
@@ -198,7 +198,7 @@ def _decorated(instrumentation: Instrumentation) -> Iterator[Region]:
 
 
 def handler(run: Run, probe: Probe, value: Any) -> None:
-    """FX215: a handler of the user's runs because of a failure of the trace."""
+    """FX215: a user's exception handler runs because tracing failed."""
     error = sys.exc_info()[1]
     if error is not None and not raises_again(probe.node):
         swallowed(run, error)

@@ -1,5 +1,6 @@
-"""How forward is run on proxies: what torch.fx refuses is answered or left out, so that all problems are found.
+"""How forward is run on proxies: expressions that torch.fx rejects are answered or cut out, so that all problems are
+found.
 
-`subject` is what is diagnosed. A `search` decides which `run`s are needed; `questions`, `cuts` and the `listener` take
-part in each, and `findings` collects. `eager_path` searches again where misleading answers hid code.
+`subject` is the root that is diagnosed. A `search` decides which `run`s are needed; `questions`, `cuts` and the
+`listener` take part in each, and `findings` collects. `eager_path` searches again if misleading answers hid code.
 """

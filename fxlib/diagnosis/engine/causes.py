@@ -1,4 +1,4 @@
-"""Why a traced value has no answer: it comes from data, from a shape, or from an argument that is not a tensor."""
+"""Why a traced value is unknown: it comes from data, from a shape, or from an argument that is not a tensor."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ _SHAPE_METHODS = frozenset(
 
 
 class Cause(NamedTuple):
-    """``kind`` is "data", "shape", "argument", "number" (a cut where a real number would be) or "plain" (one where what
-    failed has nothing to do with tracing); ``argument`` is the input that it comes from, if that is one only."""
+    """``kind`` is "data", "shape", "argument", "number" (a cut in place of a real number) or "plain" (a cut whose
+    failure is unrelated to tracing); ``argument`` is the input that it comes from, if there is only one."""
 
     kind: str
     argument: str | None
 
     @property
     def made_up(self) -> bool:
-        """Whether the value is traced only because another one stands in for what is none."""
+        """Whether the value is traced only because it replaces one that is not traced."""
         return self.kind in ("number", "plain")
 
     def explain(self, value: Any) -> str:
-        """Why tracing has no answer, and what to do where that is clear; ``value`` is the answer on the example inputs,
-        if there is one."""
+        """Why tracing does not know the value, and what to do if that is clear; ``value`` is the answer on the example
+        inputs, if there is one."""
         known = "" if type(value) in (Unknown, TensorMeta) else f"is {show(value)} on the example inputs"
         if self.kind == "argument":
             argument = f"`{self.argument}`" if self.argument else "the argument"
@@ -85,7 +85,7 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
         return known
     seen[node] = "argument"
     if node.target is hole:
-        # What int(), len() and their like give is a number; the question about it would not be put to a Proxy.
+        # int(), len() and the like return a number in a normal run; a Proxy would not be asked there.
         plain = values.known.get(node) is PLAIN
         found = "plain" if plain else "number" if RULES[str(node.args[0])].number else "data"
     elif node.op == "placeholder":
@@ -108,14 +108,14 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
         elif found == "data" and _compares_text(node):
             found = "argument"
         elif found == "argument" and _holds_tensor(value):
-            # An attribute of an object that was passed in.
+            # An attribute of an object passed as an argument.
             found = "data"
     seen[node] = found
     return found
 
 
 def _compares_text(node: Node) -> bool:
-    """Whether something that is passed in is compared with a text, ``mode == "train"``, and so is one."""
+    """Whether an argument is compared with a string, as in ``mode == "train"``, and so is one itself."""
     texts = any(isinstance(each, str) for each in node.args)
     return (
         node.target in (operator.eq, operator.ne) and texts and all(n.op == "placeholder" for n in node.all_input_nodes)

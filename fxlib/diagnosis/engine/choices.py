@@ -1,4 +1,4 @@
-"""Which of several answers comes next: to a question that only data could answer, and to a lookup by a traced value."""
+"""The next answers to try: for a condition that only data decides, and for a lookup by a traced value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ATTEMPTS = 2
 
 
 class Choices:
-    """What was tried so far, over all runs.
+    """The answers tried so far, over all runs.
 
-    A run that fails is repeated with the same answers until it ends, so that all is found on its way; `turn` then
-    chooses others.
+    A run that fails is repeated with the same answers until it completes, so that everything on its path is found;
+    `turn` then chooses others.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Choices:
         self._more: set[int] = set()
 
     def copy(self) -> Choices:
-        """For a run that is no part of the search."""
+        """A copy for a run that is not part of the search."""
         other = Choices()
         other._outcomes = {key: set(seen) for key, seen in self._outcomes.items()}
         other._ways, other._attempts = dict(self._ways), dict(self._attempts)
@@ -34,24 +34,24 @@ class Choices:
         return other
 
     def note(self, key: Span, answer: bool, way: Mapping[Span, bool]) -> None:
-        """A question was answered; ``way`` holds the answers that led to it."""
+        """Record an answer; ``way`` holds the answers that led to the question."""
         self._ways.setdefault(key, dict(way))
         self._outcomes.setdefault(key, set()).add(answer)
 
     def settle(self, key: Span) -> None:
-        """There is no other answer to try."""
+        """Record that there is no other answer to try."""
         self._outcomes[key] = {True, False}
 
     def item(self, number: int, count: int) -> int:
-        """Which of ``count`` things the lookup at cut ``number`` gives now."""
+        """The index, of ``count``, that the lookup at cut ``number`` returns now."""
         turn = self._items.setdefault(number, 0)
         if turn + 1 < count:
             self._more.add(number)
         return min(turn, count - 1)
 
     def turn(self) -> Mapping[Span, bool] | None:
-        """The answers of the next run, the other one to every question that was answered one way only, as far as one
-        run can; each lookup gives its next item. None when all has been tried."""
+        """The answers for the next run: the opposite one for as many questions answered only one way as possible, and
+        the next item of each lookup. None if everything was tried."""
         for number in self._more:
             self._items[number] += 1
         turned, self._more = bool(self._more), set()
@@ -62,7 +62,8 @@ class Choices:
         left = [key for key, seen in self._outcomes.items() if len(seen) < 2 and self._tries(key) < _ATTEMPTS]
         chosen: dict[Span, bool] = {}
         for key in sorted(left, key=lambda key: -self._tries(key)):
-            # The answers that led here; at first without those that shall change too, which may have been no condition.
+            # Keep the answers that led here; first without those to be changed too, which may not have been a
+            # condition.
             again = self._tries(key) > 0
             way = {other: answer for other, answer in self._ways[key].items() if again or other not in left}
             wanted = {**way, key: not next(iter(self._outcomes[key]))}

@@ -19,14 +19,14 @@ _REGIONS = (ast.If, ast.While, ast.IfExp, ast.BoolOp, ast.Try, ast.comprehension
 
 @dataclass(frozen=True)
 class Correction:
-    """A finding whose expression gives what a normal run has, and its place."""
+    """A finding whose expression gets its value from a normal run, and its place."""
 
     finding: Finding
     place: Place
 
     @property
     def region(self) -> Span:
-        """What is decided there: the branch or the handler around it, else its statement."""
+        """The code that it decides: the branch or handler around it, otherwise its statement."""
         node: Any = self.place.node
         for above in trees.ancestors(node) if node is not None else ():
             if isinstance(above, _REGIONS) and hasattr(above, "lineno"):
@@ -36,14 +36,14 @@ class Correction:
         return self.place.span
 
     def condition(self, place: Place | None) -> str:
-        """When a finding at ``place`` comes up: the start of a sentence."""
+        """The start of a sentence that says when a finding at ``place`` appears."""
         span = self.place.span
         what = f"`{trees.text_of(self.place.node)}`" if isinstance(self.place.node, ast.AST) else self.finding.code
         file = "" if place is None or place.span.file == span.file else f" of {os.path.basename(span.file)}"
         return f"After {what} (line {span.line}{file}) is fixed"
 
     def note(self) -> Related:
-        """Where the finding is that hides another."""
+        """A note with the place of the finding that hides another."""
         text = f"{self.finding.code} hides this: tracing takes another branch here than a normal run"
         return Related(text, self.finding.span, "note")
 
@@ -59,8 +59,8 @@ class Corrections:
         self._all.append((correction.region, correction))
 
     def hiding(self, place: Place | None) -> Correction:
-        """The one that hides what is at ``place``: the innermost around it or around a call that leads there, else the
-        last before it, else the first of all."""
+        """The correction that hides ``place``: the innermost around it or around a call that leads there, otherwise the
+        last before it, otherwise the first of all."""
         path = () if place is None else place.call_path
         around = [(region, each) for region, each in self._all if any(within(step, region) for step in path)]
         if around:

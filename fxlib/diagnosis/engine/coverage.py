@@ -1,4 +1,4 @@
-"""The blocks of forward that a run reached, and those that none did, with the value that decided."""
+"""The blocks of forward that runs reached, and those that none reached, with the deciding value."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _Reached = Collection[tuple[CodeType, int, str]]
 
 
 def taken(probes: Collection[Probe], reached: _Reached) -> list[Span]:
-    """The blocks that were entered. What is ``untaken`` here may be among those of another root."""
+    """The blocks that were entered. A block that is ``untaken`` here may be taken by another root."""
     entered = [each for each in probes if each.kind in _BLOCKS and (each.code, id(each.node), each.kind) in reached]
     return list(dict.fromkeys(_span(each) for each in entered))
 
 
 def untaken(probes: Collection[Probe], reached: _Reached, deciding: Mapping[int, str]) -> list[Untaken]:
-    """Blocks of functions that were entered, but which themselves were not. Only the outermost are listed.
+    """Blocks that were not entered, of functions that were. Only the outermost are listed.
 
     ``reached`` holds what the probes of block entries reported, ``deciding`` the value seen by each probe of a test.
     """
@@ -59,7 +59,7 @@ def untaken(probes: Collection[Probe], reached: _Reached, deciding: Mapping[int,
 
 
 def _span(probe: Probe) -> Span:
-    """What a block covers; of ``rest``, the statements after the one that may exit."""
+    """The span of a block; for ``rest``, that of the statements after the one that may exit."""
     node = probe.node
     if probe.kind == "rest":
         block = _siblings(node)

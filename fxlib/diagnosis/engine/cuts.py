@@ -1,9 +1,10 @@
-"""Expressions that fail with an exception, left out of the next run, and what stands in their place."""
+"""Cuts: failing expressions that are left out of the next run, and the values that replace them."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -37,8 +38,19 @@ _FLUENT = frozenset(
 _MAPPINGS = (dict, nn.ModuleDict, nn.ParameterDict)
 
 
+_Key = tuple[Any, ...]
+_DATA = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device))
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value is data alone, which may be given twice."""
+    if type(value) in (tuple, list):
+        return all(map(_is_data, value))
+    return type(value) in _DATA or type(value) in (TensorMeta, torch.Size)
+
+
 def _evaluated(node: Any, frame: Any) -> Any:
-    """The value of a name with attributes and constant items after it."""
+    """The value of a dotted name with constant subscripts."""
     if not all(isinstance(inner, _PLAIN) for inner in ast.walk(node)):
         raise _CannotTell
     code = compile(ast.Expression(node), "<container>", "eval", dont_inherit=True)
@@ -52,7 +64,7 @@ def _items(container: Any) -> list[Any]:
 
 
 def _acts(item: Any) -> bool:
-    """Whether more can go wrong with ``item`` than with a number. Traced values are unknown either way."""
+    """Whether ``item`` can cause further problems, unlike a number. Traced values are unknown either way."""
     if isinstance(item, (*_SEQUENCES, *_MAPPINGS)):
         return any(_acts(inner) for inner in _items(item))
     return not isinstance(item, Proxy) and (callable(item) or isinstance(item, torch.Tensor))
@@ -63,13 +75,17 @@ def _kind(item: Any) -> Any:
 
 
 def prepare() -> bool:
-    """Have torch load what its first fake tensors need, which takes a moment. False when that was done before."""
+    """Make torch load the modules for its first fake tensors, which is slow. False when that was done before."""
     if _prepared:
         return False
     _prepared.append(True)
     with fake_mode():
-        torch.empty(1, 1).permute(1, 0)  # for which torch loads its distributed tensors
+        torch.empty(1, 1).permute(1, 0)  # makes torch load its distributed tensors
     return True
+
+
+class _NoKey(Exception):
+    """An expression reads a value that cannot be compared with that of another time."""
 
 
 class _CannotTell(Exception):
@@ -77,8 +93,8 @@ class _CannotTell(Exception):
 
 
 class Cut(NamedTuple):
-    """A place that is left out because the rule ``code`` is broken there. With ``misled``, the finding that it misleads
-    the trace, it gives what a normal run has. ``plain`` where it reads no traced value."""
+    """A place that is left out because it violates the rule ``code``. With ``misled``, the finding that it misleads the
+    trace, it gets its value from a normal run. ``plain`` if it reads no traced value."""
 
     place: Place
     code: str
@@ -87,22 +103,24 @@ class Cut(NamedTuple):
 
 
 class Cuts:
-    """The places that were cut, in order; their numbers are what the rewritten code has in their place."""
+    """The places that were cut, in order; the rewritten code has their numbers instead."""
 
     def __init__(self, instrumentation: Instrumentation) -> None:
         self._instrumentation = instrumentation
         self._cuts: list[Cut] = []
         self._spans: set[Span] = set()
+        self.values: dict[_Key, Any] = {}
+        """What expressions gave, by themselves and by all that they read: it is the same in all runs."""
 
     def __getitem__(self, number: int) -> Cut:
         return self._cuts[number]
 
     def has_plain(self, span: Span) -> bool:
-        """Whether a place that reads no traced value was left out within ``span``."""
+        """Whether ``span`` contains a cut that reads no traced value."""
         return any(each.plain and within(each.place.span, span) for each in self._cuts)
 
     def cut(self, place: Place, code: str, misled: Finding | None = None, plain: bool = False) -> bool:
-        """Leave out ``place`` from the next run on. False when that is not possible, or was done before."""
+        """Leave out ``place`` from the next run on. False if that is not possible, or was done before."""
         if place.span in self._spans:
             return False
         self._spans.add(place.span)
@@ -111,13 +129,15 @@ class Cuts:
 
 
 class Filling:
-    """What stands at the cuts during one run."""
+    """The values at the cuts during one run."""
 
     def __init__(self, run: Run, cuts: Cuts, choices: Choices) -> None:
         self.run, self.cuts, self.choices = run, cuts, choices
+        self._values: dict[_Key, Any] = {}
+        """What expressions gave that read a module, which may change from run to run."""
 
     def fill(self, number: int, kept: Any = None) -> Any:
-        """The value at a cut: what the expression gives on the example values, or an unknown traced value."""
+        """The value at a cut: the expression's value on the example inputs, or an unknown traced value."""
         place, code, misled, plain = self.cuts[number]
         if kept is None:
             if isinstance(place.node, (ast.Raise, ast.Assert)):
@@ -132,7 +152,7 @@ class Filling:
         except Exception:
             self.run.guessed = True
             if misled is not None and code == misled.code:
-                # Tracing gives the wrong answer here; of a bool the right one is known.
+                # Tracing gives the wrong value here; for a bool, the right one is known.
                 value = kept()
                 return not value if isinstance(value, bool) else value
             found = self._looked_up(number, place.node, frame) if RULES[code].picks else self._built(place.node, frame)
@@ -140,8 +160,8 @@ class Filling:
         return self._as_traced(value, code)
 
     def _looked_up(self, number: int, node: Any, frame: Any) -> list[Any]:
-        """In a list of one, what stands for a module, a parameter or a function that a traced value picks out of a
-        container: each kind in turn, for every one may have problems of its own. Empty for numbers and the like."""
+        """In a list of one, an item for a lookup of a module, parameter or function by a traced value: each kind in
+        turn, since each may have its own problems. Empty for numbers and the like."""
         if not isinstance(node, ast.Subscript):
             return []
         try:
@@ -159,13 +179,13 @@ class Filling:
         return [kinds[self.choices.item(number, len(kinds))]]
 
     def _built(self, node: Any, frame: Any) -> list[Any]:
-        """In a list of one, a module of the kind that the expression makes, with 1 for every size that is not known:
-        what is done with it may fail too. Empty for everything else."""
+        """In a list of one, a module like the one that the expression constructs, with 1 for every unknown size, since
+        its uses may fail too. Empty for everything else."""
         if not isinstance(node, ast.Call):
             return []
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in _FLUENT:
-            # These give the module that they are called on.
+            # These return the module itself.
             try:
                 with self.run.aside():
                     owner = _evaluated(function.value, frame)
@@ -188,7 +208,7 @@ class Filling:
         except Exception:
             built = self._built(node, frame)
             return built[0] if built else 1
-        return 1 if isinstance(value, torch.Tensor) else value
+        return 1 if isinstance(value, (torch.Tensor, TensorMeta)) else value
 
     def _unknown(self, code: str, value: Any) -> Proxy:
         proxy = self.run.tracer.create_proxy("call_function", hole, (code, RULES[code].title), {})
@@ -200,24 +220,56 @@ class Filling:
             if item is FakeTensor:
                 return torch.Tensor
             if type(item).__module__ == "numpy" and hasattr(item, "item") and not getattr(item, "shape", ()):
-                return item.item()  # as torch and math would give it
+                return item.item()  # as torch and math return it
+            if isinstance(item, TensorMeta):
+                return self._unknown(code, item)
             return self._unknown(code, TensorMeta.of(item)) if isinstance(item, torch.Tensor) else item
 
         return map_values(value, one)
 
     def _evaluate(self, node: Any, frame: Any) -> Any:
-        """Run the expression with example values in place of traced ones; tensors are fake."""
+        """Run the expression with example values in place of traced ones; tensors are fake, or described."""
         node = node.value if isinstance(node, (ast.Assign, ast.Expr)) else node
         if isinstance(node, ast.AugAssign) or not isinstance(node, ast.expr):
             raise _CannotTell
+        local = frame.f_locals
+        names = sorted({inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & local.keys())
+        modules: list[nn.Module] = []
+        try:
+            key = (node, *(self._read(local[name], modules) for name in names))
+        except _NoKey:
+            return self._run(node, frame, names)
+        known = self._values if modules else self.cuts.values
+        if key not in known:
+            value = self._run(node, frame, names)
+            described = map_values(value, lambda item: TensorMeta.of(item) if type(item) is FakeTensor else item)
+            if not _is_data(described):
+                return value
+            known[key] = described
+        return known[key]
+
+    def _read(self, item: Any, modules: list[nn.Module]) -> Any:
+        """What an expression depends on that reads a value, to be compared.  Raises _NoKey where that is more."""
+        if isinstance(item, Proxy):
+            value = self.run.values.of(item.node)
+            return ("traced", value) if type(value) is TensorMeta else ("traced", self._read(value, modules))
+        if isinstance(item, nn.Module):
+            modules.append(item)
+            return id(item)
+        if isinstance(item, (tuple, list)):
+            return (type(item), *(self._read(each, modules) for each in item))
+        if type(item) not in _DATA:
+            raise _NoKey
+        return type(item), item
+
+    def _run(self, node: ast.expr, frame: Any, names: Iterable[str]) -> Any:
         mode = fake_mode()
-        names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         scope = dict(frame.f_globals)
         local = frame.f_locals
-        for name in names & local.keys():
+        for name in names:
             scope[name] = map_values(local[name], lambda item: self._real(item, mode))
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-        # A function, so that it does not look like the top level of a module.
+        # A function, so that it does not look like module level.
         function = ast.copy_location(ast.Lambda(args=empty, body=node), node)
         code = compile(ast.Expression(function), "<cut>", "eval", dont_inherit=True)
         with mode:

@@ -1,8 +1,8 @@
-"""Code that a misleading answer hides: forward once more, with the answers that a normal run gets.
+"""Finds problems in code that a misleading answer hides, by running forward with the answers of a normal run.
 
-Where a trace sees False for ``mask is None``, or a handler swallows its failure, it goes another way than a normal run
-and never sees the code that calls will take. When nothing new can be found on the trace's own way, the expressions that
-misled it give what a normal run has; what is found then comes up once they are fixed, and says so.
+If a trace sees False for ``mask is None``, or a handler swallows its failure, it takes another path than a normal run
+and misses code that calls run. Once nothing new can be found on the trace's own path, the misleading expressions get
+their value from a normal run; problems found then appear once these are fixed, and say so.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _GIVEN = (bool, int, float, str, enum.Enum, torch.dtype, type(None))
 
 
 class EagerPath:
-    """The searches after the first one; see the module. Their findings go to those of the first search, whose graph and
-    reached code stay as they are."""
+    """The searches after the first one; see the module. Their findings are added to those of the first search, whose
+    graph and reached code stay unchanged."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -39,7 +39,8 @@ class EagerPath:
         self._seen: set[tuple[str, Span | None]] = set()
 
     def explore(self, detectors: Iterable[Callable[[Search], None]]) -> None:
-        """Correct what has misled, run, and again with what misled there; ``detectors`` then read the last search."""
+        """Correct the misleading expressions, run, and repeat with those found there; ``detectors`` then read the last
+        search."""
         first = self.search
         used_up, late = time.thread_time() + _LIMITS.seconds, unhindered() + _LIMITS.patience
         for _ in range(_ROUNDS):
@@ -53,8 +54,7 @@ class EagerPath:
                 guarded(detector, self.search)
 
     def _correct(self) -> bool:
-        """Have every expression that misled, and is not corrected yet, give what a normal run has. False when there is
-        none."""
+        """Correct every misleading expression that is not corrected yet. False if there is none."""
         search = self.search
         inputs = {node.name: str(node.target) for node in search.best.nodes if node.op == "placeholder"}
         given: dict[str, Any] = {}
@@ -71,10 +71,10 @@ class EagerPath:
             if self._can_be_given(argument):
                 given[argument] = search.subject.inputs[argument]
             elif finding.code == "FX215" and "rule" not in finding.data:
-                # A question: `Questions` answers it from now on.
+                # `Questions` answers it from now on.
                 pass
             elif finding.inside is not None:
-                # The user's call of a package: it has its value, however the question inside of it came out.
+                # The user's call of a package gets its value, however the question inside was answered.
                 if not search.cuts.cut(place, PACKAGE_FUNCTION):
                     continue
             elif not search.cuts.cut(place, finding.data.get("rule", finding.code), misled=finding):

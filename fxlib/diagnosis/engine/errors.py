@@ -1,4 +1,4 @@
-"""Exceptions that come out of the user's code during a run: where they were raised, and who hides them."""
+"""Exceptions from the user's code during a run: where they were raised, and which handlers hide them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def place_of_error(run: Run, error: BaseException) -> Place | None:
-    """The user's innermost expression that ``error`` came out of."""
+    """The user's innermost expression that raised ``error``."""
     site: Any = None
     for trace in way_of(error, is_hidden):
         site = (trace.tb_frame.f_code, trace.tb_lasti, site)
@@ -34,19 +34,19 @@ def place_of_error(run: Run, error: BaseException) -> Place | None:
 
 
 def failure_of(error: BaseException, place: Place) -> Failure:
-    """The error with what the expression that raised it calls."""
+    """The error, with the callee of the expression that raised it."""
     called = constant(place.node.func, raising_frame(error)) if isinstance(place.node, ast.Call) else None
     return Failure(error, place, called)
 
 
 def misled(run: Run, place: Place) -> list[tuple[str, Place]]:
-    """The tests around a raise that give another result for a traced value than for a real one, with their rules."""
+    """The tests around a raise whose result differs between traced and real values, with their rules."""
     return [(code, own) for code, own in found_in_tests(run, place) if RULES[code].misleads]
 
 
 def checks_proxy(run: Run, place: Place, error: BaseException) -> bool:
-    """Whether it is raised where a test of a traced value leads, of which nothing was asked and nothing found: the
-    test goes by what the proxy itself is."""
+    """Whether it is raised under a test of a traced value without any question or finding: the test depends on the
+    proxy object itself."""
     frame = raising_frame(error)
     if not isinstance(place.node, ast.Raise) or frame is None or _in_handler(place):
         return False
@@ -57,7 +57,7 @@ def checks_proxy(run: Run, place: Place, error: BaseException) -> bool:
 
 
 def reraised(run: Run, error: BaseException) -> bool:
-    """Whether a handler of the user's raises ``error`` in place of the one that it handles."""
+    """Whether a user's handler raised ``error`` in place of the one that it handles."""
     place = place_of_error(run, error)
     return place is not None and isinstance(place.node, ast.Raise) and _in_handler(place)
 
@@ -86,7 +86,7 @@ def found_in_tests(run: Run, place: Place) -> Iterator[tuple[str, Place]]:
 
 
 def reads_proxy(run: Run, place: Place | None, error: BaseException) -> bool:
-    """Whether the expression that failed has a traced value among its names. A raise of the user's own has not."""
+    """Whether the expression that failed has a traced value among its names. A user's own raise has none."""
     frame = raising_frame(error)
     if place is None or place.node is None or frame is None or isinstance(place.node, ast.Raise):
         return False
@@ -107,7 +107,7 @@ def proxies_read(place: Place | None, error: BaseException) -> list[Proxy]:
 
 
 def swallowed(run: Run, error: BaseException) -> None:
-    """Note ``error``, which the user's own handler hides, where it is a failure of the trace."""
+    """Record ``error``, which a user's handler hides, if it is a failure of the trace."""
     place = None if any(error is known for known in run.refused) else place_of_error(run, error)
     if place is None or ("FX215", place.span) in run.findings:
         return
@@ -117,7 +117,7 @@ def swallowed(run: Run, error: BaseException) -> None:
 
 
 def note_swallowed(run: Run, place: Place, text: str, rule: str | None = None) -> None:
-    """A failure of the trace that the user's own handler hides; ``rule`` is its code where it was no question."""
+    """Record a failure of the trace that a user's handler hides; ``rule`` is its code, unless it was a question."""
     note = Related(f"the handler hides: {text}", place.span, "torch")
     data = {} if rule is None else {"rule": rule}
     run.add("FX215", place, related=(note,), data=data)

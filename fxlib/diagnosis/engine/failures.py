@@ -1,4 +1,4 @@
-"""Which rule an exception belongs to, by what was raised and what the expression was: one table."""
+"""The table from an exception and its expression to a rule."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _stores(failure: Failure) -> bool:
 
 
 def _by_text(failure: Failure) -> bool:
-    """Whether the item has a text as its key, which no item of a tensor has."""
+    """Whether the key of the item is a string, which never indexes a tensor."""
     node = failure.place.node
     key = node.slice if isinstance(node, ast.Subscript) else None
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
@@ -141,7 +141,7 @@ def _transform(failure: Failure) -> bool:
 
 def _structured(failure: Failure) -> bool:
     if isinstance(failure.error, ImportError):
-        return False  # a function of this name that is not torch's
+        return False  # another function of this name
     return failure.last in ("cond", "while_loop", "scan", "map") or failure.last.startswith(("_check", "check"))
 
 
@@ -172,7 +172,7 @@ def _says_number(failure: Failure) -> str:
 
 
 class _Row(NamedTuple):
-    """``says`` is the first sentence of a finding, ``advice`` the second, where they are not those of the rule."""
+    """``says`` is the first sentence of a finding, ``advice`` the second, if they differ from the rule's."""
 
     code: str
     fits: Callable[[Failure], bool]
@@ -188,7 +188,7 @@ _NO_DATA = (
     "on meta tensors", "with Meta tensors", "meta device type tensor", "meta tensor;", "a meta tensor", "register_meta",
     "'meta' device",
 )  # fmt: skip
-"""What torch says where it is asked for the data of a real tensor that has none."""
+"""Torch's error for reading the data of a real tensor that has none."""
 
 _TABLE = (
     _Row("FX310", _type(RecursionError)),
@@ -252,8 +252,8 @@ def about_tracing(error: BaseException) -> bool:
 
 
 def classify(failure: Failure) -> tuple[str, str, str]:
-    """The code of the rule for ``failure``, FX199 where the table has none, and the first and the second sentence of
-    the finding, empty for those of the rule."""
+    """The code of the rule for ``failure``, FX199 if the table has none, and the first and second sentence of the
+    finding, empty for the rule's own."""
     row = next((row for row in _TABLE if row.fits(failure)), None)
     if row is None:
         return "FX199", "", ""

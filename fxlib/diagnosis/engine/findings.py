@@ -1,4 +1,4 @@
-"""What the runs of a diagnosis found: each problem is written down once for a rule and an expression."""
+"""The findings of a diagnosis's runs: one for each rule and expression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Findings", "first_line"]
 
 
 class Findings:
-    """The findings of several runs, and the places that they stand at."""
+    """The findings of several runs, and their places."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Span | None], Finding] = {}
@@ -35,7 +35,7 @@ class Findings:
         return self._places.get((finding.code, finding.span))
 
     def copy(self) -> Findings:
-        """For a run whose findings are not kept."""
+        """A copy for a run whose findings are discarded."""
         other = Findings()
         other._found, other._places = dict(self._found), dict(self._places)
         return other
@@ -61,16 +61,16 @@ class Findings:
         data: dict[str, Any] | None = None,
         corrections: Corrections | None = None,
     ) -> Finding:
-        """Write down a problem, once per rule and expression.
+        """Record a problem, once per rule and expression.
 
-        One in a function of an installed package is put where the user calls it: that is what they can change.
+        A problem in a function of an installed package is placed at the user's call, which the user can change.
 
         Args:
-            message: the first sentence; that of the rule where it is left out.
-            detail: a second one, with what is special about this place; the rule's advice where it is left out.
-            error: what torch raises; the rule's own text where it is left out.
+            message: the first sentence; by default that of the rule.
+            detail: a second one, specific to this place; by default the rule's advice.
+            error: what torch raises; by default the rule's own text.
             related: notes of the caller's.
-            corrections: set where the run corrects misleading answers, one of which hides the problem.
+            corrections: given if the run corrects misleading answers, one of which hides the problem.
         """
         rule = RULES[code]
         inside = None
@@ -104,7 +104,7 @@ class Findings:
             hidden_by = hiding.finding.span
             text = f"{hiding.condition(place)}{', tracing fails here' if rule.loud else ''}: {text}"
             notes.append(hiding.note())
-            # The trace as it is does not fail here; nor need it ever, where nothing has to be fixed.
+            # The trace fails here only after a correction, or never if nothing has to be fixed.
             severity = hiding.finding.severity if severity == "error" else severity
         finding = Finding(
             code,
@@ -125,8 +125,8 @@ class Findings:
 
 
 def _words(place: Place | None, message: str, caller: Place | None = None) -> dict[str, str]:
-    """What a rule's message says of an expression; see `Rule.says`. ``caller`` is the user's call of the package that
-    it lies in."""
+    """The message of a rule for an expression; see `Rule.says`. ``caller`` is the user's call of the package that
+    contains it."""
     if place is None:
         return {"it": "this expression"}
     text = f"`{place.text}`" if place.text else "this expression"
@@ -143,5 +143,5 @@ def _described(error: BaseException | str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, as torch.fx has it: its own proxies are of another module than ours."""
+    """The first line of an error's text as torch.fx would have it, whose proxies have another module name."""
     return text_of(error).replace("fxlib.proxy.", "torch.fx.proxy.").split("\n", 1)[0]

@@ -23,7 +23,7 @@ _OWNERS = {ast.If: "if", ast.While: "while", ast.IfExp: "ternary", ast.Assert: "
 
 
 def form_of(node: Any) -> tuple[str, Any]:
-    """How the truth of ``node`` is used, as ``(form, owner)``: "if", "while", "ternary", "assert", "filter" (a
+    """How the truth value of ``node`` is used, as ``(form, owner)``: "if", "while", "ternary", "assert", "filter" (a
     comprehension's), "in", "chain", "boolean" (and, or, not outside of these) or "call"."""
     if isinstance(node, ast.Compare):
         if len(node.ops) > 1:
@@ -47,7 +47,7 @@ def form_of(node: Any) -> tuple[str, Any]:
 
 
 def wanted_truth(node: Any, owner: Any, truth: bool) -> bool:
-    """What ``node`` must answer for the test of ``owner`` to come out as ``truth`` (other operands allowing)."""
+    """The value of ``node`` for which the test of ``owner`` is ``truth`` (if other operands allow it)."""
     above = node
     while above is not None and getattr(above, "parent", None) is not owner:
         above = above.parent
@@ -84,7 +84,7 @@ def surrounding_statement(node: Any) -> Any:
 
 def catching(node: Any, error: type[BaseException]) -> Any:
     """The handler, or the call of ``suppress``, within the function of ``node`` that would swallow ``error`` raised
-    there. One that raises again does not count."""
+    there. One that re-raises does not count."""
     below = node
     for above in ancestors(node):
         if isinstance(above, ast.Try) and below in above.body:
@@ -104,7 +104,7 @@ def catching(node: Any, error: type[BaseException]) -> Any:
 
 
 def raises_again(handler: ast.ExceptHandler) -> bool:
-    """Whether the handler lets the failure through."""
+    """Whether the handler re-raises."""
     return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
 
 

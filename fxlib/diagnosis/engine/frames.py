@@ -1,4 +1,4 @@
-"""The user's frames on the stack, and what names mean there."""
+"""The user's frames on the stack, and the values of names there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["constant", "raising_frame", "users_frame"]
 
 
 def users_frame() -> FrameType | None:
-    """The innermost frame of the user's that runs now."""
+    """The user's innermost running frame."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_hidden(frame.f_code.co_filename):
         frame = frame.f_back
@@ -25,7 +25,7 @@ def users_frame() -> FrameType | None:
 
 
 def raising_frame(error: BaseException) -> FrameType | None:
-    """The innermost frame of the user's that ``error`` came through."""
+    """The user's innermost frame in the traceback of ``error``."""
     way = way_of(error, is_hidden)
     return way[-1].tb_frame if way else None
 

@@ -1,4 +1,4 @@
-"""The node that stands where an expression could not be recorded."""
+"""The node in place of an expression that could not be recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["hole"]
 
 
 def hole(code: str, reason: str) -> Any:
-    """Stands in a partial graph for an expression that torch.fx cannot record; ``code`` is the rule that says why.
+    """Replaces, in a partial graph, an expression that torch.fx cannot record; ``code`` is the rule.
 
     Raises:
         RuntimeError: always; a partial graph cannot run.

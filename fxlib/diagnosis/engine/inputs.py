@@ -1,4 +1,4 @@
-"""Example inputs and defaults, as the values of the placeholders that a trace will have."""
+"""Example inputs and defaults, as values of a trace's placeholders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def normalise(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | N
 
 
 def signature_of(root: Any) -> inspect.Signature | None:
-    """The signature of what is traced, without ``self``; None where there is none."""
+    """The signature of the traced function, without ``self``; None if there is none."""
     try:
         function = type(root).forward if isinstance(root, nn.Module) else root
         signature = inspect.signature(inspect.unwrap(function))
@@ -43,7 +43,7 @@ def signature_of(root: Any) -> inspect.Signature | None:
 
 
 def without_self(root: Any) -> bool:
-    """Whether forward is a static or a class method, which gets no instance."""
+    """Whether forward is a static or class method, which receives no instance."""
     forward = inspect.getattr_static(type(root), "forward", None) if isinstance(root, nn.Module) else None
     return isinstance(forward, (staticmethod, classmethod))
 
@@ -51,9 +51,9 @@ def without_self(root: Any) -> bool:
 def placeholder_values(
     root: Any, example_inputs: Any, concrete_args: Mapping[str, Any] | None
 ) -> tuple[dict[str, Any], str | None]:
-    """Values by the target of the placeholder (``x``, ``*args``, ``**kwargs``), and what does not fit, if anything.
+    """Values by the target of the placeholder (``x``, ``*args``, ``**kwargs``), and a text about a misfit, if any.
 
-    Defaults count as examples: without one given, they are what a caller gets.
+    Defaults count as examples, since callers may leave such arguments out.
     """
     signature = signature_of(root)
     if signature is None:

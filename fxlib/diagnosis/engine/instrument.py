@@ -1,9 +1,9 @@
-"""Functions rewritten for the time of a trace, so that questions which Python answers by itself are seen.
+"""Rewrites functions during a trace, so that tests that Python evaluates by itself are seen.
 
-``x is None`` or ``isinstance(x, T)`` cannot be observed from outside, and the bytecode does not say which operand of an
-``and`` decided. So the functions that a trace reaches are compiled again from their source with calls of
-a listener around such expressions: the value passes through unchanged, and every instruction keeps its position in the
-source. Functions without source stay as they are.
+``x is None`` or ``isinstance(x, T)`` cannot be observed from outside, and the bytecode does not show which operand of
+an ``and`` decided. So the functions that a trace reaches are recompiled from source with calls of a listener around
+such expressions: the value passes through unchanged, and every instruction keeps its source position. Functions without
+source stay unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Instrumentation:
         if placed:
             made = _rewritten(function, code, tree, self._lookers, placed)
         else:
-            # The lookers are kept with it, so that no others get their id.
+            # The lookers are stored with it, so that their ids are not reused.
             known = vars(tree).setdefault("rewritten", {})
             mark = (id(self._lookers), function.__qualname__, code.co_flags, code.co_freevars)
             if mark not in known:
@@ -69,7 +69,7 @@ class Instrumentation:
         return bool(placed) or not holes
 
     def cut(self, span: Span, number: int) -> bool:
-        """Leave out the evaluation of ``span`` from the next run on. False when no rewritten function contains it."""
+        """Leave out the evaluation of ``span`` from the next run on. False if no rewritten function contains it."""
         self._holes[tuple(span)] = number
         done = False
         for function in self.functions:
@@ -99,7 +99,7 @@ class Instrumentation:
 
     @contextmanager
     def active(self, listener: Callable[[int, Any], Any], hole: Callable[..., Any]) -> Iterator[None]:
-        """The rewritten code in place of the functions' own, reporting to ``listener(index, value)``."""
+        """Run the functions with their rewritten code, which reports to ``listener(index, value)``."""
         before = [(function, function.__code__) for function in self._made]
         self._port.open(listener, hole)
         try:
@@ -115,8 +115,8 @@ class Instrumentation:
 def _rewritten(
     function: FunctionType, code: CodeType, tree: Any, lookers: Lookers, placed: Mapping[int, int]
 ) -> tuple[CodeType, list[tuple[str, Any]]] | None:
-    """The code to be `connected`, and its probes as kinds and nodes; None where there is nothing to listen to, or no
-    source.  ``placed`` are numbers of holes by the ids of what they leave out."""
+    """The code to be `connected`, and its probes as kinds and nodes; None if there are no probes, or no source.
+    ``placed`` are numbers of holes by the ids of the nodes that they replace."""
     fresh = trees.parse(code)
     if fresh is None:
         return None

@@ -1,4 +1,4 @@
-"""What hears the probes of one run."""
+"""The receiver of one run's probes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fxlib.diagnosis.engine.values import show
 __all__ = ["AtProbe", "Listener"]
 
 AtProbe = Callable[[Run, Probe, Any], None]
-"""A detector that looks at the value of an expression."""
+"""A detector that reads the value of an expression."""
 _FLIPPED = frozenset({"training", "moment"})
 _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
 
 
 class Listener:
-    """Notes which code was reached and what decided, and gives each value to the detector of its kind."""
+    """Records reached code and deciding values, and passes each value to the detector of its kind."""
 
     def __init__(self, run: Run, detectors: Mapping[str, AtProbe]) -> None:
         self.run = run
@@ -29,8 +29,8 @@ class Listener:
         self.probes = run.subject.instrumentation.probes
 
     def hear(self, index: int, value: Any) -> Any:
-        """Note a value. Returns what the rewritten code uses in its place: the same, but for an expression
-        that is flipped, and for a ``suppress`` that is watched."""
+        """Handle a value. Returns the value that the rewritten code uses: the same, except for a flipped expression or
+        a watched ``suppress``."""
         run = self.run
         if run.quiet:
             return value
@@ -40,6 +40,9 @@ class Listener:
             run.reached.add((probe.code, id(probe.node), kind))
             if kind != "handler":
                 return value
+        elif kind == "return":
+            if probe.code.co_name != "forward":  # the tracer calls submodules itself
+                run.tracer.gives(value)
         elif isinstance(value, Proxy):
             if kind in _ASKING:
                 run.asking = (probe, value)
@@ -58,7 +61,7 @@ class Listener:
 
 
 class _WatchedSuppress:
-    """The user's ``contextlib.suppress``, with a note of what it swallows."""
+    """The user's ``contextlib.suppress``, recording the exceptions that it swallows."""
 
     def __init__(self, run: Run, suppress: Any) -> None:
         self.run, self.suppress = run, suppress

@@ -1,4 +1,4 @@
-"""Where a question was asked: the expression, the calls that led there, and who would catch an error."""
+"""The place of a question: the expression, the calls that led there, and the handler of an error there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Place", "catcher", "place_of", "within"]
 class Place:
     """``node`` is the syntax tree of ``span`` (None without source), ``call_path`` ends with ``span``.
 
-    ``caller`` is the user's own expression where this one lies in a function of an installed package that it calls.
+    ``caller`` is the user's expression that calls the package function containing this one, if any.
     """
 
     span: Span
@@ -44,8 +44,8 @@ class Place:
 
 
 def place_of(site: Site | None, original: dict[CodeType, CodeType], probe: Probe | None = None) -> Place | None:
-    """The place of ``site``, made exact by the probe that just reported, if one did. ``original`` maps rewritten code
-    to the function's own."""
+    """The place of ``site``, refined by the probe that has just reported, if any. ``original`` maps rewritten code to
+    the function's own."""
     if site is None:
         return None
     path = spans.call_path(site)
@@ -72,7 +72,7 @@ def _caller(site: Site, original: dict[CodeType, CodeType]) -> Place | None:
 
 
 def _asked(node: Any) -> Any:
-    """What a question is about, where the instruction stands on something larger or on a pattern."""
+    """The expression that a question is about, if the instruction covers a larger one or a pattern."""
     if isinstance(node, (ast.With, ast.AsyncWith)) and len(node.items) == 1:
         return node.items[0].context_expr
     parent = getattr(node, "parent", None)
@@ -84,7 +84,7 @@ def _asked(node: Any) -> Any:
 
 
 def _enclosing_tree(site: Site, original: dict[CodeType, CodeType]) -> Any:
-    """The tree of the function around a comprehension or lambda: its code runs in the caller's source lines."""
+    """The tree of the function around a comprehension or lambda: its code is on the caller's lines."""
     above = site[2]
     while above is not None and above[0].co_filename == site[0].co_filename:
         code = original.get(above[0], above[0])
@@ -96,8 +96,8 @@ def _enclosing_tree(site: Site, original: dict[CodeType, CodeType]) -> Any:
 
 
 def catcher(place: Place, error: type[BaseException], original: dict[CodeType, CodeType]) -> Any:
-    """The handler in the user's code that would swallow ``error`` raised at ``place``; handlers that raise again do
-    not count."""
+    """The handler in the user's code that would swallow ``error`` raised at ``place``; handlers that re-raise do not
+    count."""
     site: Any = place.site
     node = place.node
     while site is not None:
@@ -114,7 +114,7 @@ def catcher(place: Place, error: type[BaseException], original: dict[CodeType, C
 
 
 def within(inner: Span, outer: Span) -> bool:
-    """Whether a range of source text lies in another one."""
+    """Whether a source range lies within another one."""
     return (
         inner.file == outer.file
         and (inner.line, inner.column) >= (outer.line, outer.column)

@@ -1,7 +1,7 @@
-"""Which expressions of a function are listened to: the probes that the runs need, and the tables that detectors add.
+"""The probed expressions of a function: those that the runs need, and those that detectors add.
 
-A looker gets a node of the syntax tree and adds ``(kind, expression)`` for each expression whose value shall be
-reported. Here are those of the questions that torch.fx refuses; detectors bring their own.
+A looker gets a node of the syntax tree and adds ``(kind, expression)`` for each expression whose value is to be
+reported. The lookers here are for questions that torch.fx does not answer; detectors add their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Looker = Callable[[Any, Found], None]
 Lookers = Mapping[type[ast.AST], Sequence[Looker]]
 
 ENTRIES = frozenset({"enter", "body", "orelse", "rest", "handler"})
-"""Kinds that report no value: a function or a block begins to run."""
+"""Kinds without a value: a function or block is entered."""
 _BLOCKS = {
     ast.If: ("body", "orelse"),
     ast.For: ("body", "orelse"),
@@ -34,7 +34,7 @@ _BLOCKS = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One place that is listened to. ``kind`` says what for, ``node`` is the expression, ``tree`` its function."""
+    """One probed place. ``kind`` is its purpose, ``node`` the expression, ``tree`` its function."""
 
     kind: str
     node: Any
@@ -133,8 +133,8 @@ LOOKERS: Lookers = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to listen to in one function: kinds by the id of the expression, and blocks whose entry is noted, as
-    ``(id of the statement, its field)``."""
+    """The probes of one function: kinds by the id of the expression, and blocks whose entry is reported, as ``(id of
+    the statement, its field)``."""
 
     kinds: dict[int, list[str]]
     blocks: frozenset[tuple[int, str]]
@@ -144,7 +144,7 @@ class Plan:
 
 
 def plan(tree: Any, lookers: Lookers) -> Plan:
-    """What to listen to in ``tree``."""
+    """The probes for ``tree``."""
     found: Found = []
     blocks: set[tuple[int, str]] = set()
     outside = _outside(tree)
@@ -171,7 +171,7 @@ def _said(node: Any) -> list[Any]:
 
 
 def _outside(tree: Any) -> set[Any]:
-    """Decorators, defaults and annotations, which do not run when the function does; and what an exception says."""
+    """Decorators, defaults and annotations, which do not run with the function; and the texts of exceptions."""
     found: set[Any] = set()
     said = [part for node in tree.nodes for part in _said(node)]
     for part in (*tree.decorator_list, tree.args, tree.returns, *said):

@@ -1,4 +1,5 @@
-"""What torch.fx refuses to give, the bool, the items or the length of a traced value: reported, and answered."""
+"""Questions that torch.fx does not answer (bool, items or length of a traced value): they are reported, and
+answered."""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ _ITEMS = 256
 
 
 class Questions:
-    """Answers of one run, from the example values. Where these do not decide, one run gets one answer and a later run
-    the other. A question is not answered where the user's own code would catch the error, except when the run corrects
-    what misleads: the error is then raised, as in torch.fx."""
+    """Answers of one run, from the example values. If these do not decide, one run gets one answer and a later run the
+    other. A question that raises in torch.fx within a user's handler raises here too, unless the run corrects
+    misleading answers."""
 
     def __init__(self, run: Run, choices: Choices) -> None:
         self.run = run
@@ -62,17 +63,17 @@ class Questions:
         related = () if answer is None else self._decisive(proxy.node, place)
         facts = {"form": form, "cause": cause.kind, "argument": cause.argument, "value": answer}
         if not cause.made_up and not swallowed:
-            message, detail = self._looks_into_none(code, place, cause)
+            message, detail = self._texts_for_none(code, place, cause)
             detail = detail or RULES[code].advice or cause.explain(value)
             self.run.add(code, place, message, detail=detail, related=related, node=proxy.node.name, data=facts)
         if form == "assert" and any(self.run.values.known.get(each, 0) is None for each in proxy.node.all_input_nodes):
-            # A normal run would have replaced the None by now, where the trace has a value: the check holds there.
+            # In a normal run the None would have been replaced by now; the trace has a value, so the check passes.
             self.run.guessed = True
             return wanted_truth(place.node, owner, True)
         return self._decide(place, form, owner) if answer is None else answer
 
     def _decisive(self, node: Node, place: Place) -> tuple[Related, ...]:
-        """The plain values that an answer was worked out from, each with the expression it comes from."""
+        """The plain values that decided an answer, each with its expression."""
         found = []
         for other in node.all_input_nodes or [node]:
             value = self.run.values.known.get(other, UNKNOWN)
@@ -99,7 +100,7 @@ class Questions:
         return {"argument": "FX103", "shape": "FX102"}.get(cause.kind, "FX101")
 
     def _decide(self, place: Place, form: str, owner: Any) -> bool:
-        """An answer where nothing decides: each branch once, the likelier first; loops end after one iteration."""
+        """An answer if nothing decides: each branch once, the likelier first; loops end after one iteration."""
         self.run.guessed = True
         key = place.span
         count = self._counts[key] = self._counts.get(key, 0) + 1
@@ -113,14 +114,14 @@ class Questions:
         if form == "if":
             likely = wanted_truth(place.node, owner, True)
             if owner.body and isinstance(owner.body[-1], ast.Raise):
-                # The way into the raise ends there; it counts as taken, since nothing but data decides.
+                # The path into the raise ends there; it counts as taken, since only data decides.
                 self.choices.settle(key)
                 if place.site is not None:
                     code = self.run.subject.instrumentation.original.get(place.site[0], place.site[0])
                     self.run.reached.add((code, id(owner), "body"))
                 return wanted_truth(place.node, owner, False)
         first = self.run.course.answers.get(key, likely)
-        # In a loop, the second turn sees the other way at once.
+        # In a loop, the second iteration gets the opposite at once.
         answer = not first if count == 2 else first
         self.choices.note(key, answer, self._given)
         self._given.setdefault(key, answer)
@@ -138,11 +139,11 @@ class Questions:
             raise self._refusal(_ITERATION)
         code = self._iteration_code(proxy, probe, place)
         cause = cause_of(proxy.node, self.run.values)
-        given = self._given_to(place, proxy) if code == "FX110" else None
+        given = self._iterated_argument(place, proxy) if code == "FX110" else None
         if given is not None and isinstance(given.parent, ast.Starred):
             code, place, given = "FX112", place.widened(given), None
         if not cause.made_up and not swallowed:
-            message, detail = self._looks_into_none(code, place, cause, given)
+            message, detail = self._texts_for_none(code, place, cause, given)
             if given is not None and not message:
                 message = f"`{place.text}` needs the items of `{text_of(given)}`, a traced value of no known length"
             detail = detail or ("" if type(value) is Unknown else f"On the example inputs it is {show(value)}")
@@ -151,7 +152,7 @@ class Questions:
         if isinstance(value, dict):
             return iter(list(value))
         if code == "FX113" and isinstance(value, (list, tuple)):
-            # Keys are plain values in a normal run; traced ones would make further trouble as keys of another dict.
+            # Keys are plain values in a normal run; traced ones would cause further problems as keys of another dict.
             return iter([_with_key(proxy, index, each) for index, each in enumerate(value)])
         if type(value) is TensorMeta:
             count = value.shape[0] if value.shape else 0
@@ -165,8 +166,8 @@ class Questions:
         self._iterated = (proxy, len(items))
         return iter(items)
 
-    def _given_to(self, place: Place, proxy: Proxy) -> Any:
-        """Of a call that iterates one of its arguments, ``zip(names, value)``, that argument; None elsewhere."""
+    def _iterated_argument(self, place: Place, proxy: Proxy) -> Any:
+        """The argument that a call such as ``zip(names, value)`` iterates; None for other calls."""
         if not isinstance(place.node, ast.Call):
             return None
         frame, made = users_frame(), self.run.place_of_node(proxy.node)
@@ -180,8 +181,8 @@ class Questions:
                 return argument
         return None
 
-    def _looks_into_none(self, code: str, place: Place, cause: Cause, given: Any = None) -> tuple[str, str]:
-        """Both sentences of a finding about ``key in argument``, or about its items, where the argument is None; else
+    def _texts_for_none(self, code: str, place: Place, cause: Cause, given: Any = None) -> tuple[str, str]:
+        """Both sentences of a finding about ``key in argument``, or its items, if the argument is None; otherwise
         empty."""
         name = cause.argument
         if name is None or self.run.values.inputs.get(name, UNKNOWN) is not None:
@@ -197,8 +198,8 @@ class Questions:
         return message, f"Set `{name}=None` for the trace with concrete_args"
 
     def length(self, proxy: Proxy) -> int | None:
-        """The length of a traced value, where the user's code asks for it. Torch's C code asks too, to find out what
-        it was given: None stands for the error that it expects."""
+        """The length of a traced value, if the user's code requests it. Torch's C code does so too, to check its
+        arguments: None stands for the error that it expects."""
         place = self.run.place(None)
         name = "" if place is None else called_name(place.node)
         if name != "len" and self._iterated is not None and self._iterated[0] is proxy:
@@ -236,14 +237,14 @@ class Questions:
         if name.rpartition(".")[2] in ("tensor", "Size", "as_tensor"):
             return "FX122"
         last = name.rpartition(".")[2]
-        # `known.update(value)` asks the value for its keys.
+        # `known.update(value)` calls `value.keys()`.
         updates = last == "update" and proxy.node.target == "keys"
         if last in ("items", "keys", "values") or updates or _iterates_mapping(place.node):
             return "FX113"
         return "FX110"
 
     def keys(self, proxy: Proxy) -> list[Any] | None:
-        """What ``**proxy`` gets; None for an explicit ``proxy.keys()``, which is recorded as ever."""
+        """The keys for ``**proxy``; None for an explicit ``proxy.keys()``, which is recorded."""
         probe = self.run.probe_of(proxy)
         if probe is None or probe.kind != "mapping":
             return None
@@ -257,15 +258,15 @@ class Questions:
         return list(value) if isinstance(value, dict) else []
 
     def _constructs(self, place: Place) -> bool:
-        """Whether torch's own constructor of a module or a distribution asks about what it was given: that is no
-        question of the user's, and the call fails as a whole."""
+        """Whether torch's own constructor of a module or distribution tests its arguments: that is not the user's
+        question, and the call fails as a whole."""
         if not isinstance(place.node, ast.Call):
             return False
         kind = constant(place.node.func, users_frame())
         return isinstance(kind, type) and issubclass(kind, nn.Module | Distribution)
 
     def stranger(self, module: nn.Module) -> bool:
-        """Whether to trace into a module that is not the root's."""
+        """Whether to trace into a module that is not in the root."""
         place = self.run.place()
         text = f"{RULES['FX170'].torch_text} ({type(module).__name__} called)"
         swallowed = place is not None and self._swallowed(place, NameError, text)
@@ -281,8 +282,8 @@ class Questions:
         return error
 
     def _swallowed(self, place: Place, kind: type[BaseException], text: str) -> bool:
-        """Whether a handler of the user's own would hide a failure here, which is then the finding. The failure is
-        raised all the same, except on the way of a normal run."""
+        """Whether a user's handler would hide a failure here, which is then the finding. The failure is still raised,
+        except on the path of a normal run."""
         if self.run.catcher(place, kind) is None:
             return False
         note_swallowed(self.run, place, f"{kind.__name__}: {text}")
@@ -290,7 +291,8 @@ class Questions:
 
 
 def _named(node: Node, place: Place) -> tuple[str, Span]:
-    """What the source calls the value of ``node``, and where: of ``b, t = x.shape`` the one name that it goes to."""
+    """The source's name for the value of ``node``, and its place: in ``b, t = x.shape``, the one name that it is
+    assigned to."""
     names = place.node
     if isinstance(names, (ast.Tuple, ast.List)) and isinstance(names.ctx, ast.Store) and len(node.args) == 2:
         index = node.args[1]
@@ -305,14 +307,14 @@ def _iterates_mapping(node: Any) -> bool:
 
 
 def _count(value: Any) -> int | None:
-    """How many items a value has on the example inputs."""
+    """The number of items of a value on the example inputs."""
     if type(value) is TensorMeta:
         return value.shape[0] if value.shape else None
     return len(value) if isinstance(value, (list, tuple, dict)) else None
 
 
 def _with_key(proxy: Any, index: int, value: Any) -> Any:
-    """One item of a mapping: the key as it is in a normal run, alone or beside what is traced."""
+    """One item of a mapping: the key as in a normal run, alone or with the traced value."""
     if isinstance(value, str):
         return value
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
@@ -321,7 +323,7 @@ def _with_key(proxy: Any, index: int, value: Any) -> Any:
 
 
 def _wanted_items(node: Any) -> int:
-    """How many items the statement around an iteration names; 1 where it does not say."""
+    """The number of items that the statement around an iteration names; 1 if unknown."""
     statement = surrounding_statement(node)
     targets: list[Any] = []
     if isinstance(statement, ast.Assign):

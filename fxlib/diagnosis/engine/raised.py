@@ -1,4 +1,4 @@
-"""What an exception of user code says, and where it comes from."""
+"""The text of an exception from user code, and where it comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ of the stack before it."""
 
 
 def text_of(error: BaseException | None) -> str:
-    """Its message, in which its own code has no part: that may raise too, as that of one that holds itself does."""
+    """Its message, computed without calling its own code, which may raise as well."""
     try:
         text = str(error)
     except BaseException as broken:

@@ -1,4 +1,4 @@
-"""Which of the user's functions a trace may run: found by name, without running anything."""
+"""The user's functions that a trace may run: found by name, without running anything."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SCALARS = frozenset((int, float, bool, str, type(None)))
 
 
 class Reached(NamedTuple):
-    """A module of what is traced, with the attributes of its own that are no numbers and texts. A ``leaf`` does not run
-    while tracing."""
+    """A module under the root, with its own attributes except numbers and strings. A ``leaf`` does not run while
+    tracing."""
 
     path: str
     module: nn.Module
@@ -42,8 +42,8 @@ def reached(root: Any, is_leaf: Callable[[nn.Module, str], bool]) -> list[Reache
 
 def reachable(root: Any, modules: Iterable[Reached]) -> list[FunctionType]:
     """The Python functions of the user, or of libraries other than torch, that tracing ``root`` may run: the forward of
-    every one of its ``modules`` that is not a leaf, and what those name, as globals, as attributes of their class, or
-    in a module."""
+    every one of its ``modules`` that is not a leaf, and the functions that those name, as globals, as attributes of
+    their class, or in a module."""
     found: dict[FunctionType, type | None] = {}
     todo: list[tuple[FunctionType, type | None]] = []
 
@@ -72,7 +72,7 @@ def reachable(root: Any, modules: Iterable[Reached]) -> list[FunctionType]:
 
 def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module, list[tuple[str, Any]]]]:
     """The modules of ``root`` with their paths and attributes, and those that it or they keep in plain lists, tuples
-    and dicts: torch.fx refuses to call these, but a diagnosis traces into them."""
+    and dicts: torch.fx rejects calls of these, but a diagnosis traces into them."""
     seen: set[nn.Module] = set()
     plain: list[tuple[str, nn.Module]] = [("", root)]
     while plain:
@@ -93,7 +93,7 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module, list[tuple[str
 
 
 def _own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    """Without those of each module, and numbers, texts, and tuples of such."""
+    """The attributes without those of every module, numbers, strings, and tuples of these."""
     attributes = module.__dict__
     names = [*attributes]
     names = names[_COUNT:] if names[:_COUNT] == _NAMES else [name for name in names if name not in _OWN]
@@ -107,7 +107,7 @@ def _own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
 
 
 def unregistered(root: Any, module: nn.Module) -> str:
-    """Why ``module``, which is called, has no path in ``root``, and what to do about it."""
+    """Why the called ``module`` has no path in ``root``, and how to fix it."""
     for owner in root.modules() if isinstance(root, nn.Module) else ():
         for name, value in vars(owner).items():
             if name in _OWN or not isinstance(value, (list, tuple, dict)):
@@ -121,7 +121,7 @@ def unregistered(root: Any, module: nn.Module) -> str:
 
 
 def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:
-    """The modules in a plain container, with their keys; containers in it are looked into too."""
+    """The modules in a plain container, with their keys; nested containers are searched too."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, nn.Module):
             yield key, item
@@ -157,7 +157,7 @@ def _is_helper(kind: type) -> bool:
 
 
 def _functions(thing: Any) -> Iterator[FunctionType]:
-    """The user's functions that a call of ``thing`` runs: decorators and what they decorate."""
+    """The user's functions that a call of ``thing`` runs: decorators and the functions that they decorate."""
     if isinstance(thing, (staticmethod, classmethod)):
         thing = thing.__func__
     elif isinstance(thing, property):
@@ -182,7 +182,7 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 
 def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> Iterator[tuple[Any, type | None]]:
-    """What the names in the code of ``function`` may mean, with the class that each belongs to. Classes of plain
+    """The possible values of names in the code of ``function``, with the class that each belongs to. Classes of plain
     objects that it names are added to ``helpers``, whose methods count for every function."""
     names = list(dict.fromkeys(names_in(function.__code__)))
     modules: list[ModuleType] = []
@@ -199,7 +199,7 @@ def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> I
             helpers.append(thing)
             yield vars(thing).get("__init__"), thing
         elif isinstance(thing, type) and issubclass(thing, nn.Module):
-            # Created in forward, perhaps.
+            # Possibly created in forward.
             yield inspect.getattr_static(thing, "forward", None), thing
             yield vars(thing).get("__init__"), thing
         for helper in helpers:

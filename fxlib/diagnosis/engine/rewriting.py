@@ -1,4 +1,4 @@
-"""A function's tree with calls of the listener around what is listened to, and without what is cut out."""
+"""Rewrites a function's tree: listener calls around probed expressions, and without the cut ones."""
 
 from __future__ import annotations
 import __future__
@@ -21,8 +21,8 @@ _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 class Port:
-    """What rewritten code calls: ``probe(index, value)`` with each value that is listened to, ``hole(number, ...)`` in
-    place of what is cut out. It is a constant of the code, so that no namespace of the user's changes.
+    """What rewritten code calls: ``probe(index, value)`` with each probed value, ``hole(number, ...)`` in place of each
+    cut. It is a constant of the code, so that no user namespace changes.
 
     While it is closed, code that outlives a run (a closure kept on the module) behaves as written.
     """
@@ -52,9 +52,9 @@ def rewrite(fresh: Any, plan: Plan, holes: Mapping[int, int], probe: Callable[[s
     """Change the tree of a function, whose nodes know their original by the attribute ``origin``.
 
     Args:
-        plan: what to listen to, by the ids of the originals.
+        plan: the probes, by the ids of the originals.
         holes: numbers of the cuts by the ids of the originals.
-        probe: gives the number of a new probe of this kind at this original, from 0 in each function.
+        probe: returns the number of a new probe of this kind at this original, from 0 in each function.
     """
     _Rewriter(plan, holes, probe).function(fresh)
 
@@ -113,14 +113,15 @@ class _Rewriter:
         return node
 
     def hole(self, node: Any, index: int) -> Any:
-        """``node`` replaced by a call that does not evaluate it. It stays inside a lambda, to keep its free names."""
+        """``node`` replaced by a call that does not evaluate it. The original stays inside a lambda, to keep its free
+        names."""
         number = ast.copy_location(ast.Constant(index), node)
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         kept = ast.copy_location(ast.Lambda(args=empty, body=node), node)
         return _call("hole", [number, kept], node)
 
     def skipped(self, node: Any, index: int) -> list[Any]:
-        """A statement left out. It stays inside a function that is never called, to keep its free names."""
+        """A statement left out. The original stays inside a function that is never called, to keep its free names."""
         number = ast.copy_location(ast.Constant(index), node)
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
         kept = ast.FunctionDef(name="__fxlens_kept__", args=empty, body=[node], decorator_list=[])
@@ -139,8 +140,8 @@ def _leaves(block: list[ast.stmt]) -> bool:
 
 
 def compiled(fresh: Any, function: FunctionType) -> CodeType | None:
-    """The code object of ``fresh``, compiled in scopes like those of ``function``, to be `connected`; None when they
-    cannot be had."""
+    """The code object of ``fresh``, compiled in scopes like those of ``function``, to be `connected`; None if that is
+    impossible."""
     code = function.__code__
     fresh.decorator_list = []
     fresh.returns = None
@@ -150,7 +151,7 @@ def compiled(fresh: Any, function: FunctionType) -> CodeType | None:
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
         if argument is not None:
             argument.annotation = None
-    # A function with too few defaults before later ones would not compile; without any it always does.
+    # Too few defaults before later ones would not compile; without any, it always does.
     path = [fresh.name]
     body: Any = fresh
     scopes = function.__qualname__.split(".")[:-1]
@@ -164,7 +165,7 @@ def compiled(fresh: Any, function: FunctionType) -> CodeType | None:
         targets = [ast.Name(id=name, ctx=ast.Store()) for name in names]
         statements.insert(0, ast.Assign(targets=targets, value=ast.Constant(None)))
     if body.name not in names:
-        # A function that calls itself, or a method that names its class, means the global.
+        # In a function that calls itself, or a method that names its class, the name is the global.
         statements.insert(0, ast.Global([body.name]))
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     outer = ast.FunctionDef(name="scope", args=empty, body=statements, decorator_list=[])
@@ -192,8 +193,7 @@ def compiled(fresh: Any, function: FunctionType) -> CodeType | None:
 
 
 def connected(code: CodeType, port: Port, first: int) -> CodeType:
-    """The code with the port among its constants, and among those of the functions inside of it; its probes are
-    numbered from ``first`` on."""
+    """The code with the port as a constant, also of inner functions; its probes are numbered from ``first`` on."""
 
     def one(constant: Any) -> Any:
         if isinstance(constant, CodeType):

@@ -1,4 +1,4 @@
-"""One attempt to trace: what it was given, what it saw, and what came of it."""
+"""One attempt to trace: its inputs, its observations, and its result."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ from fxlib.ir.strict import STRICT
 __all__ = ["Course", "Notes", "Region", "Run", "guarded"]
 
 log = logging.getLogger(__name__)
-# Torch reports there whatever its shape functions refuse, with a traceback; it becomes a finding here.
+# Torch logs there what its shape functions reject, with a traceback; here it becomes a finding.
 _fake_tensor_log = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @dataclass(frozen=True)
 class Course:
-    """What one run is given beside its subject: the answers to questions that nobody can answer, by expression;
-    ``flipped``, expressions that give what ``other`` makes of their value; the misleading answers that are
-    corrected."""
+    """The inputs of one run besides its subject: the answers to undecidable questions, by expression; ``flipped``,
+    expressions whose value is passed through ``other``; the misleading answers that are corrected."""
 
     concrete_args: Any = None
     answers: Mapping[Span, bool] = field(default_factory=dict)
@@ -49,7 +48,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Region:
-    """Code under a context that a graph does not have, and the rule that says so."""
+    """Code under a context that a graph lacks, and the rule."""
 
     code: str
     place: Place
@@ -58,8 +57,8 @@ class Region:
 
 @dataclass
 class Notes:
-    """What detectors keep until the run is over. ``waiting`` holds the first operand of a comparison or call, by kind
-    and by the id of the syntax around it, until the second reports."""
+    """Data that detectors keep until the end of the run. ``waiting`` holds the first operand of a comparison or call,
+    by kind and by the id of the syntax around it, until the second reports."""
 
     baked: dict[Span, Baked] = field(default_factory=dict)
     training: dict[Span, Place] = field(default_factory=dict)
@@ -73,10 +72,10 @@ class Notes:
 
 
 class Run:
-    """See the module. ``guessed`` is true once a question was answered that only data could answer.
+    """See the module. ``guessed`` is true once a question was answered that only data decides.
 
-    ``reached`` holds the block entries that were reported, ``deciding`` the value that each probe of a test saw first,
-    ``refused`` the errors that a question raised because the user's own code swallows them.
+    ``reached`` holds the reported block entries, ``deciding`` the first value of each test's probe, ``refused`` the
+    errors that a question raised because a user's handler swallows them.
     """
 
     def __init__(self, subject: Subject, course: Course, findings: Findings) -> None:
@@ -95,23 +94,23 @@ class Run:
         """The probe of a question that reported last, and the value it saw."""
         self.error: BaseException | None = None
         self.needing: list[bool] = []
-        """Which parameters needed gradients afterwards, where forward may say so."""
+        """The parameters that required gradients afterwards, if forward may change that."""
         self._modules: dict[str, Any] = {}
         self._nodes: list[Node] = []
 
     @property
     def graph(self) -> Graph | None:
-        """The graph, as far as it came; None where the trace failed before there was one."""
+        """The graph so far; None if the trace failed before there was one."""
         return getattr(self.tracer, "graph", None)
 
     @property
     def complete(self) -> bool:
-        """Whether forward came to its end."""
+        """Whether forward ran to its end."""
         return self.error is None and self.graph is not None
 
     @property
     def nodes(self) -> list[Node]:
-        """Those that there are now, as one list as long as none is added."""
+        """The current nodes; the same list until a node is added."""
         graph = self.graph
         if graph is None:
             return []
@@ -120,17 +119,17 @@ class Run:
         return self._nodes
 
     def add(self, code: str, place: Place | None, message: str = "", **facts: Any) -> Finding:
-        """Write down a problem; see `Findings.add`."""
+        """Record a problem; see `Findings.add`."""
         return self.findings.add(code, place, message, corrections=self.course.corrections, **facts)
 
     def bake(self, span: Span, text: str, value: Any) -> None:
-        """Note that a value of this moment becomes a constant of the graph."""
+        """Record that the current value becomes a constant of the graph."""
         self.notes.baked.setdefault(span, Baked(span, text, show(value)))
 
     # --- places -------------------------------------------------------------------------------------------------------
 
     def place(self, value: Any = None) -> Place | None:
-        """Where the user's code is, made exact by the probe that has just seen ``value``."""
+        """The user's current place, refined by the probe that has just seen ``value``."""
         return self.place_at(self.tracer.current_site(), self.probe_of(value))
 
     def place_at(self, site: Site | None, probe: Probe | None = None) -> Place | None:
@@ -141,13 +140,13 @@ class Run:
         return self.place_at(node._site)
 
     def place_of_probe(self, probe: Probe) -> Place:
-        """The place of a probe that reports now."""
+        """The place of the probe that is reporting."""
         site = self.tracer.current_site()
         found = self.place_at(site, probe)
         return found if found is not None else Place(probe.span, probe.node, site, (probe.span,))
 
     def probe_of(self, value: Any) -> Probe | None:
-        """The probe that saw ``value`` last, if that was the last thing that any probe of a question saw."""
+        """The probe that saw ``value`` last, if no other probe of a question has reported since."""
         return self.asking[0] if self.asking is not None and self.asking[1] is value else None
 
     def catcher(self, place: Place, error: type[BaseException]) -> Any:
@@ -155,7 +154,7 @@ class Run:
         return catcher(place, error, self.subject.instrumentation.original)
 
     def module(self, node: Node) -> Any:
-        """The module that a node calls; None where there is none any more."""
+        """The module that a node calls; None if it no longer exists."""
         target = str(node.target)
         if target not in self._modules:
             try:
@@ -167,7 +166,7 @@ class Run:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def value(self, value: Any) -> Any:
-        """What a proxy stands for on the example inputs; other values are themselves."""
+        """A proxy's value on the example inputs; other values are returned unchanged."""
         if not isinstance(value, Proxy):
             return value
         node = value.node
@@ -178,7 +177,7 @@ class Run:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Run code that is not the user's model: unpatched and unobserved."""
+        """Run code outside of the user's model, without patches and probes."""
         before, self.quiet = self.quiet, True
         _fake_tensor_log.disabled = True
         try:
@@ -190,7 +189,8 @@ class Run:
 
 
 def guarded(detector: Callable[..., None], *args: Any) -> None:
-    """Run a detector. What it raises is its own fault, and must not look like the user's; tests see it."""
+    """Run a detector. Its exceptions are bugs of ours and must not be attributed to the user's code; tests raise
+    them."""
     try:
         detector(*args)
     except Exception:

@@ -1,7 +1,7 @@
-"""Which runs are needed: past failures, then the other answers to questions, until nothing new can be found.
+"""Which runs are needed: to get past failures, then with other answers, until nothing new can be found.
 
-`questions` answers what torch.fx refuses, so that a run continues. What fails with an exception is cut out of the
-function's code and the run is repeated; `cuts` puts a value in its place.
+`questions` answers what torch.fx does not, so that a run continues. An expression that raises is cut out of the
+function's code and the run is repeated; `cuts` provides a value for it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import linecache
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -47,12 +48,14 @@ from fxlib.ir import span as spans
 
 __all__ = ["Limits", "Search", "unhindered"]
 
+_REFUSES_TYPE = re.compile(r"type Proxy|\bProxy'>")
+"""In messages of what refuses a traced value for its type."""
 _SCHEDULE = "/proc/thread-self/schedstat"
 """On Linux: nanoseconds that this thread has run, and that it has waited for a processor."""
 
 
 def unhindered() -> float:
-    """A clock in seconds that stands still while this thread waits for a processor, where the system says so."""
+    """A clock in seconds that stops while this thread waits for a processor, if the system provides that time."""
     now = time.monotonic()
     try:
         with open(_SCHEDULE, encoding="ascii") as file:
@@ -63,10 +66,9 @@ def unhindered() -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to search. ``exploring`` runs look for other ways than the first; none where one that comes to the end
-    is ``enough``. ``seconds`` are of the processor, ``patience`` is of the clock without the time of waiting for a
-    processor: a busy machine does not cut a diagnosis short, and a forward that sleeps does not use up the time that
-    its process has."""
+    """How long to search. ``exploring`` runs look for paths other than the first; none if one complete run is
+    ``enough``. ``seconds`` is processor time, ``patience`` is clock time without waiting for a processor: a busy
+    machine does not cut a diagnosis short, and a forward that sleeps does not use up the time limit of its process."""
 
     runs: int = 48
     exploring: int = 8
@@ -77,7 +79,7 @@ class Limits:
 
 class Search:
     """The runs on one course. After `explore`, ``best`` is the run that got furthest and ``last`` the last one, whose
-    traces the module still bears; ``reached`` and ``deciding`` are what all of them saw."""
+    changes are still on the module; ``reached`` and ``deciding`` are those of all runs."""
 
     def __init__(
         self,
@@ -109,31 +111,31 @@ class Search:
             self.deciding = {**run.deciding, **self.deciding}
             if run.error is not None and number == 0 and prepare():
                 used_up, late = time.thread_time() + limits.seconds, unhindered() + limits.patience
-            # Of the runs that come to the end, the first.
+            # The first of the complete runs.
             rank = (run.complete, 0 if run.complete and best[0] else len(run.nodes))
             if run.graph is not None and rank > best:
                 best, self.best = rank, run
             if run.complete and limits.enough:
                 break
-            if run.error is None or not self._get_past(run, run.error):
+            if run.error is None or not self._record_failure(run, run.error):
                 answers = self.choices.turn()
                 if answers is None or exploring >= limits.exploring:
-                    _let_go(run.error)
+                    _clear_frames(run.error)
                     break
                 exploring += 1
                 self.course = replace(self.course, answers=answers)
-            _let_go(run.error)
+            _clear_frames(run.error)
             if time.thread_time() > used_up or unhindered() > late:
                 break
             self.subject.snapshot.restore()
 
     def once_more(self, watched: Callable[[Run], Any] | None = None, **changes: Any) -> Run | None:
-        """One further run that is like the best but for a change of its course; None when it does not end. Nothing that
-        it finds is kept. It runs in the context that ``watched`` makes of it."""
+        """One further run like the best one, with a changed course; None if it does not complete. Its findings are
+        discarded. It runs in the context that ``watched`` returns for it."""
         run = Run(self.subject, replace(self.best.course, **changes), self.findings.copy())
         with contextlib.nullcontext() if watched is None else watched(run):
             self._run(run, self.choices.copy())
-        _let_go(run.error)
+        _clear_frames(run.error)
         return run if run.complete else None
 
     def _run(self, run: Run, choices: Choices) -> Run:
@@ -148,13 +150,13 @@ class Search:
                 graph._co_fields["co_firstlineno"] = line
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and not run.guessed and run.course.corrections is None:
-                raise  # a normal run ends there, too, as far as is known
+                raise  # a normal run would end there, too
             run.error = error
         run.needing = self.subject.snapshot.needing()
         return run
 
-    def _get_past(self, run: Run, error: BaseException) -> bool:
-        """Record the failure of a run. True when the next run will get past it."""
+    def _record_failure(self, run: Run, error: BaseException) -> bool:
+        """Record the failure of a run. True if the next run will get past it."""
         while error.__context__ is not None and about_tracing(error.__context__):
             if about_tracing(error) and not reraised(run, error):
                 break
@@ -170,7 +172,7 @@ class Search:
             if certain:
                 self._no_root(run, error)
             return False
-        if not certain and self._of_an_answer_within(place, error):
+        if not certain and self._due_to_guess(place, error):
             return self.cuts.cut(place, "FX199")
         failure = failure_of(error, place)
         code, message, detail = classify(failure)
@@ -180,27 +182,29 @@ class Search:
             read = proxies_read(place, error)
             if read and all(isinstance(run.values.of(each.node), (int, float)) for each in read):
                 detail = "Its argument is a number, so no torch function can replace it: call it in a wrapped function"
-        if self._of_what_stood_in(run, place, error):
+        if self._due_to_replacement(run, place, error):
             return self.cuts.cut(place, code, plain=True)
         plain = code == "FX199" and not (about_tracing(error) or reads_proxy(run, place, error))
         if plain and place.caller is not None:
-            place = place.caller  # of a package: not it, but what it is given does not fit
+            place = place.caller  # in a package: not its code but its arguments are wrong
         raises = isinstance(place.node, ast.Raise)
         tests = misled(run, place)
-        if code == "FX199" and not certain and ((raises and not tests) or "Proxy" not in text_of(error)):
-            # A value that stood in for another one has led here.
+        refused = _REFUSES_TYPE.search(text_of(error)) is not None
+        led = (raises and not tests and not refused) or "Proxy" not in text_of(error)
+        if code == "FX199" and not certain and led:
+            # Caused by a value that replaced another one.
             return self.cuts.cut(place, code)
         data = {"raises": type(error).__name__, "name": getattr(error, "name", None)} if code == "FX199" else None
         if code == "FX199" and (isinstance(place.node, (ast.Raise, ast.Assert)) or isinstance(error, AssertionError)):
             code = "FX195" if tests or ("Proxy(" in text_of(error) and checks_proxy(run, place, error)) else "FX199"
         severity = None
-        if code == "FX199" and (test := self._only_traced(tests)) is not None:
+        if code == "FX199" and (test := self._deciding_none_test(tests)) is not None:
             message = (
                 f"Tracing fails in the branch that `{test.text}` selects: {type(error).__name__}: {first_line(error)}"
             )
             severity, detail = "warning", "Fix the argument with concrete_args"
         asked = isinstance(place.node, ast.Assert) and any(rule == "FX104" for rule, _ in found_in_tests(run, place))
-        if not (code == "FX195" and asked):  # what it asks of a traced value is a finding of its own
+        if not (code == "FX195" and asked):  # its question about a traced value has its own finding
             run.add(code, place, message, error=error, severity=severity, detail=detail, data=data)
         if isinstance(error, RecursionError):
             return False
@@ -211,7 +215,7 @@ class Search:
         return self.cuts.cut(place, code, plain=plain)
 
     def _no_root(self, run: Run, error: BaseException) -> None:
-        """Something fails before any of the user's code runs."""
+        """Report a failure before any user code runs."""
         message = detail = ""
         if "co_varnames is too small" in text_of(error):
             message = (
@@ -221,27 +225,27 @@ class Search:
             detail = "Decorate a method that forward calls instead, or do the decorator's work in forward"
         run.add("FX190", self.root_class(), message, error=error, detail=detail)
 
-    def _of_an_answer_within(self, place: Place, error: BaseException) -> bool:
-        """Whether torch's code asked something of a traced value within this very expression, and fails after a guessed
-        answer: `layer.to(x.device)` compares devices. What it asked is the finding."""
+    def _due_to_guess(self, place: Place, error: BaseException) -> bool:
+        """Whether torch's code asked a question about a traced value within this expression and failed after a guessed
+        answer: `layer.to(x.device)` compares devices. The question is then the finding."""
         file = _raised_in(error)
         asked = any(each.span == place.span and RULES[each.code].question for each in self.findings)
         return asked and is_installed(file) and package_of(file) == "torch"
 
-    def _of_what_stood_in(self, run: Run, place: Place, error: BaseException) -> bool:
-        """Whether all that is traced of what failed stands in for the value of something else that failed, which has
-        nothing to do with tracing: in a normal run there is nothing traced."""
+    def _due_to_replacement(self, run: Run, place: Place, error: BaseException) -> bool:
+        """Whether all traced values in the failing expression replace values of other failures unrelated to tracing, so
+        that a normal run has no traced value there."""
         read = proxies_read(place, error)
         stands_in = bool(read) or (about_tracing(error) and self.cuts.has_plain(place.span))
         return stands_in and all(cause_of(each.node, run.values).kind == "plain" for each in read)
 
-    def _only_traced(self, tests: list[tuple[str, Place]]) -> Place | None:
-        """The test for None because of which a normal run, which has None there, does not come here."""
+    def _deciding_none_test(self, tests: list[tuple[str, Place]]) -> Place | None:
+        """The test for None that keeps a normal run, which has None there, from getting here."""
         absent = {each.span for each in self.findings if each.code == "FX201" and each.severity == "warning"}
         return next((test for rule, test in tests if rule == "FX201" and test.span in absent), None)
 
     def root_class(self) -> Place | None:
-        """The class statement of the root, for what fails before any of the user's code runs."""
+        """The class statement of the root, for failures before any user code runs."""
         kind = type(self.subject.root)
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)
         if file is None or spans.is_hidden(file):
@@ -250,19 +254,19 @@ class Search:
         return None if found is None else Place(found, None, None, (found,))
 
 
-def _let_go(error: BaseException | None) -> None:
-    """Forget the frames that an error has gone through. They hold the model, and the run that holds the error; Python
-    3.11 never collects such a cycle."""
+def _clear_frames(error: BaseException | None) -> None:
+    """Clear the frames in an error's traceback. They hold the model and the run, which holds the error; Python 3.11
+    never collects such a cycle."""
     while error is not None:
         error.__traceback__ = None
         error = error.__context__
 
 
 def _checks_itself(error: BaseException) -> bool:
-    """Whether torch's own code raised an error of its own on purpose: after a guessed answer, as to `input.dim() != 4`,
-    that says nothing."""
-    if isinstance(error, TraceError) or "type Proxy" in text_of(error):
-        return False  # what refuses the type of a traced value refuses it whatever was answered
+    """Whether torch's own code raised an error deliberately: after a guessed answer, such as for `input.dim() != 4`, it
+    means nothing."""
+    if isinstance(error, TraceError) or _REFUSES_TYPE.search(text_of(error)):
+        return False  # a type error about a traced value does not depend on the answer
     traceback = _innermost(error)
     if traceback is None:
         return False

@@ -1,4 +1,4 @@
-"""The state that functions keep outside of modules: globals, closures, attributes of classes, objects and functions."""
+"""State outside of modules: globals, closures, attributes of classes, objects and functions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _CONTAINERS = (
 )
 _PLAIN = (SimpleNamespace, threading.local, queue.Queue)
 _NESTED = 100
-"""Containers with more items are not searched for further ones."""
+"""Larger containers are not searched for nested ones."""
 _ABSENT = object()
 
 
 class SharedChange(NamedTuple):
-    """What a trace did to ``name``, or to what is in it. ``owner`` is the class whose attribute it is;
-    ``of_module`` says that it is one of a module's."""
+    """A trace's change of ``name`` or its contents. ``owner`` is the class whose attribute it is; ``of_module`` marks
+    attributes of modules."""
 
     name: str
     owner: type | None
@@ -48,7 +48,7 @@ class SharedChange(NamedTuple):
 
 
 def same(current: Any, before: Any) -> bool:
-    """Whether two containers hold the very same things in the same order."""
+    """Whether two containers hold identical items in the same order."""
     if isinstance(current, set):
         return bool(current == before)
     if isinstance(current, dict):
@@ -57,17 +57,17 @@ def same(current: Any, before: Any) -> bool:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Give a container the items that it had."""
+    """Restore the items of a container."""
     container.clear()
     container.extend(before) if isinstance(container, (list, collections.deque)) else container.update(before)
 
 
 class Shared:
-    """What the ``functions`` name, and the attributes of ``classes``, as it is now.
+    """The current state that ``functions`` name, and the attributes of ``classes``.
 
-    An instance of a class of the user's counts as the container of its attributes, as does a function. ``held`` are the
-    attributes of modules, in which there may be such things; ``opaque`` names those that give something else each time
-    without showing it, such as iterators.
+    An instance of a user's class counts as the container of its attributes, as does a function. ``held`` are the
+    attributes of modules, which may hold such objects; ``opaque`` names those that change without visible state, such
+    as iterators.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Shared:
             self._keep_held(name, value)
 
     def _keep_held(self, name: str, value: Any, depth: int = 3) -> None:
-        """What the attribute of a module is, or holds."""
+        """Keep the value of a module's attribute, or its contents."""
         if isinstance(value, (str, int, float, type(None), nn.Module, torch.Tensor, type, FunctionType, ModuleType)):
             return
         if _is_opaque(value):
@@ -170,7 +170,7 @@ class Shared:
                 self._keep_content(name, owner, item, depth - 1)
 
     def changes(self) -> list[SharedChange]:
-        """What is different now, each name once."""
+        """The current differences, each name once."""
         found: dict[tuple[str, type | None], SharedChange] = {}
         for change in self._changes():
             found.setdefault((change.name, change.owner), change)
@@ -198,7 +198,7 @@ class Shared:
                     yield space, name
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         for owner, name, value in self._names:
             if _current(owner, name) is value:
                 continue
@@ -222,7 +222,7 @@ class Shared:
 
 
 def _is_opaque(value: Any) -> bool:
-    """Whether a value may give something else each time, and nothing that is kept of it would show that."""
+    """Whether a value may change without any difference in its kept state."""
     home = type(value).__module__.partition(".")[0]
     return hasattr(value, "__next__") or isinstance(value, (array.array, random.Random)) or home == "numpy"
 

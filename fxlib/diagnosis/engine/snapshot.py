@@ -1,4 +1,4 @@
-"""The state of the user's modules before a trace: compared with after, and put back."""
+"""The state of the user's modules before a trace: compared afterwards, and restored."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ __all__ = ["Change", "Snapshot"]
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 _KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
-# What the names of constants begin with that a tracer keeps on the root.
+# The prefixes of constants that a tracer stores on the root.
 _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
-# Names of code that may write to parameters that no proxy stands for.
+# Names in code that may write to parameters without a proxy.
 _OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
 _OF_GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
-"""Names of code that may say whether parameters need gradients."""
-_MOST = 50_000_000  # elements of parameters that are kept because of such names
+"""Names in code that may change whether parameters require gradients."""
+_MOST = 50_000_000  # elements of parameters that are copied because of such names
 
 
 class Change(NamedTuple):
-    """What a trace did to the attribute ``name`` of the module at ``path``; ``kind`` is "attribute", "buffer",
-    "parameter", "module" or "data" (a buffer written in place). A container that was changed is its own after."""
+    """A trace's change of the attribute ``name`` of the module at ``path``; ``kind`` is "attribute", "buffer",
+    "parameter", "module" or "data" (a buffer written in place). For a changed container, ``after`` is the container
+    itself."""
 
     module: nn.Module
     path: str
@@ -55,7 +56,7 @@ class _Held(NamedTuple):
 
 
 def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
-    """Whether functions may write to parameters, and whether they may say which of these need gradients. Then that is
+    """Whether functions may write to parameters, and whether they may change which require gradients. That is then
     kept, too."""
     names = {name for function in functions for name in names_in(function.__code__)}
     return not _OF_PARAMETERS.isdisjoint(names), not _OF_GRADIENTS.isdisjoint(names)
@@ -73,7 +74,7 @@ def _has_changed(held: _Held) -> bool:
 
 
 class _Contents:
-    """What dicts and sets held, all in one row: one look at some hundred modules instead of one at each."""
+    """The contents of dicts and sets in one flat list: one comparison for hundreds of modules."""
 
     def __init__(self, containers: list[Any]) -> None:
         self._all = containers
@@ -82,17 +83,17 @@ class _Contents:
         self._values = [*chain.from_iterable(map(dict.values, self._dicts))]
 
     def differ(self) -> bool:
-        """Whether they hold other things now, by identity, or in another order."""
+        """Whether their items, by identity, or their order have changed."""
         if [*map(len, self._all)] != self._counts or [*chain.from_iterable(self._all)] != self._keys:
             return True
         return not all(map(is_, chain.from_iterable(map(dict.values, self._dicts)), self._values))
 
 
 class Snapshot:
-    """A snapshot of every module under ``root`` that is traced into, and of what ``functions`` keep elsewhere.
+    """A snapshot of every module under ``root`` that is traced into, and of the state of ``functions`` outside of
+    modules.
 
-    Leaves do not run while tracing; of them only the buffers and attributes are kept, which a forward above may
-    write to.
+    Leaves do not run while tracing; only their buffers and attributes are kept, which an outer forward may write to.
     """
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
@@ -141,13 +142,14 @@ class Snapshot:
         self.grad = torch.is_grad_enabled()
 
     def renewed(self) -> bool:
-        """Whether this is the state of now, too, but for random generators and the grad mode, which it takes over."""
+        """Whether this still is the current state, except for random generators and the grad mode, which are
+        updated."""
         self._keep_generators()
         return not self.changes() and not self.shared.changes() and self.needing() == [*self._needing.values()]
 
     def follow(self, functions: Iterable[FunctionType]) -> bool:
-        """Keeps what these functions have elsewhere, as it is now; False where that is no snapshot of theirs, since
-        these may write to other things than the ones before."""
+        """Keep the current state of these functions outside of modules; False if the snapshot does not cover them,
+        since they may write to other state than the previous ones."""
         functions = list(functions)
         self.shared = Shared(functions, self._classes, self._held)
         return self._doubt == _written_by(functions)
@@ -163,13 +165,13 @@ class Snapshot:
             self._buffers.append((path, module, name, tensor, tensor._version, kept))
 
     def changes(self) -> list[Change]:
-        """What is different now. Constants that a tracer keeps on the root do not count."""
+        """The current differences. Constants that a tracer stores on the root do not count."""
         return [*self._changes()]
 
     def _changes(self) -> Iterator[Change]:
         for path, module, attributes, tables, _ in self._changed_modules():
             compared = [("attribute", vars(module), attributes)]
-            # A scripted module has other tables, which make new objects at each access.
+            # A scripted module has other tables, which return new objects at each access.
             compared += [
                 (kind, vars(module)[table], tables[table]) for table, kind in _KINDS.items() if table in tables
             ]
@@ -188,11 +190,11 @@ class Snapshot:
                 yield Change(module, path, name, "data", buffer, buffer)
 
     def needing(self) -> list[bool]:
-        """Which parameters need gradients now; none are looked at where no code could change that."""
+        """The parameters that require gradients now; empty if no code could change that."""
         return [each.requires_grad for each in self._needing]
 
     def differs(self) -> bool:
-        """Whether attributes of a module are others than before."""
+        """Whether attributes of a module have changed."""
         return any(True for _ in self._changed_modules())
 
     def _changed_modules(self) -> Iterator[_Held]:
@@ -203,7 +205,7 @@ class Snapshot:
         return random.getstate() != self._random or not torch.equal(torch.get_rng_state(), self._torch_random)
 
     def restore(self, shared: bool = True) -> None:
-        """Put every module, buffer, random generator and the grad mode back; what is outside of modules too, unless
+        """Restore every module, buffer, random generator and the grad mode; also state outside of modules, unless
         ``shared`` is False."""
         if shared:
             self.shared.restore()
@@ -233,7 +235,7 @@ class Snapshot:
 
 
 def _written(buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
-    """Whether a buffer was written to; through its `data`, or an array of NumPy, its version stays what it was."""
+    """Whether a buffer was written to. Writes through `data` or a NumPy array do not change its version."""
     if buffer._version != version:
         return True
     if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(buffer, kept):

@@ -1,4 +1,4 @@
-"""What is diagnosed: the root and how it is traced. The same for every run."""
+"""The subject of a diagnosis: the root and how it is traced. The same for every run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fxlib.ir.node import Node
 __all__ = ["Subject", "prepare"]
 
 _MODES = frozenset({"set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context"})
-"""Names of code that changes the grad mode or autocast other than by a context of its own."""
+"""Names in code that changes the grad mode or autocast without its own context."""
 
 
 class _Ahead:
-    """What is found out of a root without running any of it."""
+    """Facts about a root that need no run."""
 
     def __init__(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> None:
         self._of = root, leaves, own_tracer
@@ -38,7 +38,7 @@ class _Ahead:
         return [[*reach.names_in(function.__code__)] for function in self.functions]
 
     def is_of(self, root: Any, leaves: frozenset[str], own_tracer: Callable[[], Any] | None) -> bool:
-        """Whether it is what would be found now; what functions reach that do something else is looked up again."""
+        """Whether it is still up to date; what changed functions reach is looked up again."""
         if (root, leaves, own_tracer) != self._of or not self.snapshot.renewed():
             return False
         if self._names == self._named():
@@ -48,21 +48,21 @@ class _Ahead:
 
 
 _ahead: dict[int, _Ahead] = {}
-"""By the identity of a root that it keeps."""
+"""By the identity of a root, which it keeps alive."""
 
 
 def prepare(root: Any, leaf_modules: Iterable[str] = (), own_tracer: Callable[[], Any] | None = None) -> None:
-    """Look at a root that is diagnosed next, as far as that runs none of its code."""
+    """Prepare the diagnosis of a root, as far as possible without running its code."""
     _ahead[id(root)] = _Ahead(root, frozenset(leaf_modules), own_tracer)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A root with what is known of it before the first run.
+    """A root with everything known before the first run.
 
-    ``inputs`` are the example values by the target of the placeholder, ``misfit`` says what does not fit between the
-    examples and the signature, ``snapshot`` is the state of its modules. ``own_tracer`` makes the tracer that decides
-    what is captured, where that is not ours.
+    ``inputs`` are the example values by the target of the placeholder, ``misfit`` is a text if the examples do not fit
+    the signature, ``snapshot`` is the state of its modules. ``own_tracer`` makes the tracer that decides what is
+    captured, if that is not ours.
     """
 
     root: Any
@@ -85,7 +85,7 @@ class Subject:
         lookers: Lookers,
         own_tracer: Callable[[], Any] | None = None,
     ) -> Subject:
-        """Find the functions that a trace reaches, rewrite them, and remember the state of the modules."""
+        """Find the functions that a trace reaches, rewrite them, and save the state of the modules."""
         leaves = frozenset(leaf_modules)
         inputs, misfit = placeholder_values(root, example_inputs, concrete_args)
         ahead = _ahead.pop(id(root), None)
@@ -103,7 +103,7 @@ class Subject:
         return made
 
     def defaults_to_none(self, node: Node) -> bool:
-        """Whether a node is an argument that is None where it is left out."""
+        """Whether a node is an argument with the default None."""
         signature = signature_of(self.root) if node.op == "placeholder" else None
         parameter = None if signature is None else signature.parameters.get(str(node.target))
         return parameter is not None and parameter.default is None
@@ -124,7 +124,7 @@ class Subject:
 
     @property
     def function_name(self) -> str:
-        """What is traced: ``forward``, or the name of a function."""
+        """The traced function: ``forward``, or the name of a function."""
         return "forward" if isinstance(self.root, nn.Module) else getattr(self.root, "__name__", "the function")
 
     @property

@@ -23,12 +23,12 @@ _FUNCTION = os.path.join("torch", "autograd", "function.py")
 
 
 def _modes() -> tuple[bool, bool, bool]:
-    """The modes in which an operation would run now: with gradients, under autocast; a graph has neither."""
+    """The current grad mode and autocast state, which a graph does not record."""
     return torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
 
 
 def _lost_mode() -> str:
-    """The rule for an operation in another grad mode: forward of an autograd.Function runs without gradients, too."""
+    """The rule for an operation in another grad mode; forward of an autograd.Function also runs without gradients."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name == "apply" and frame.f_code.co_filename.endswith(_FUNCTION):
@@ -38,7 +38,7 @@ def _lost_mode() -> str:
 
 
 def nodes_of(value: Any) -> Any:
-    """The nodes in a value, in lists and dicts as they are nested in it; None for what is not of the graph."""
+    """The nodes in a value, nested in lists and dicts as there; None for anything outside of the graph."""
     if isinstance(value, Proxy):
         return value.node
     if isinstance(value, (list, tuple)):
@@ -47,7 +47,8 @@ def nodes_of(value: Any) -> Any:
 
 
 class Returned(NamedTuple):
-    """What the call of a submodule at ``site`` gave (see `nodes_of`), and the node that was recorded last by then."""
+    """The result of a call of a submodule or function at ``site`` (see `nodes_of`), and the last node recorded by
+    then."""
 
     last: Node
     site: Any
@@ -55,27 +56,26 @@ class Returned(NamedTuple):
 
 
 class Answers(Protocol):
-    """Who answers what torch.fx refuses to."""
+    """The interface for answers that torch.fx does not give."""
 
     def truth(self, proxy: Proxy) -> bool: ...
 
     def items(self, proxy: Proxy) -> Iterator[Any]: ...
 
     def keys(self, proxy: Proxy) -> list[Any] | None:
-        """None for the answer of a tracer that knows no better."""
+        """None for the default of a tracer."""
 
     def length(self, proxy: Proxy) -> int | None:
         """As `keys`."""
 
     def stranger(self, module: nn.Module) -> bool:
-        """Whether to go on into a module that is not the root's."""
+        """Whether to trace into a module that is not in the root."""
 
 
 class StrictTracer(Tracer):
     """A `Tracer` with further leaf modules: paths in the root, class names, or dotted ends of qualified class names.
 
-    ``like`` makes a tracer of the project's own, here or of torch.fx: what that one keeps as a leaf is a leaf of this
-    one, and what it wraps is wrapped.
+    ``like`` makes the project's own tracer, of fxlib or torch.fx: its leaves and wrapped functions apply here, too.
     """
 
     def __init__(self, leaves: frozenset[str] = frozenset(), like: Callable[[], Any] | None = None) -> None:
@@ -91,13 +91,13 @@ class StrictTracer(Tracer):
             if module_qualified_name in self.leaves or any(name.endswith("." + leaf) for leaf in self.leaves):
                 return True
         if self._like is not None:
-            with contextlib.suppress(Exception):  # its own trace will say so
+            with contextlib.suppress(Exception):  # its own trace will report it
                 return bool(self._like.is_leaf_module(m, module_qualified_name))
         return super().is_leaf_module(m, module_qualified_name)
 
 
 class ContinuingTracer(StrictTracer):
-    """Gets from its ``answers`` what torch.fx refuses to give."""
+    """Continues where torch.fx raises, with values from its ``answers``."""
 
     answers: Answers
 
@@ -106,17 +106,17 @@ class ContinuingTracer(StrictTracer):
         self.elsewhere: dict[Any, str] = {}
         """Sites of the first operations that other threads recorded, and the names of these threads."""
         self.strangers: dict[str, nn.Module] = {}
-        """Modules that are not the root's and whose forward was traced all the same, by the name made up for them."""
+        """Modules outside of the root whose forward was traced nevertheless, by their made-up name."""
         self.refused: nn.Module | None = None
         """The module that was called last although it has no path, and was not traced into."""
         self.hooked: dict[nn.Module, Any] = {}
         """The modules with backward hooks that were traced into, and the sites of these calls."""
         self.modes: dict[Any, str] = {}
-        """Sites of operations in another mode than the trace began in, and the rule that says so."""
+        """Sites of operations in a mode other than the trace's initial one, and the rule."""
         self.changes_modes = False
-        """Whether a function of the user's may change the mode on its way; then it is asked for at each operation."""
+        """Whether a user's function may change the mode; it is then checked at each operation."""
         self.returned: list[Returned] = []
-        """What calls of submodules gave that is not simply the last value computed in them."""
+        """Results of calls of submodules and functions."""
         self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
@@ -138,9 +138,15 @@ class ContinuingTracer(StrictTracer):
             self.hooked.setdefault(args[0], site)
         result = super()._call_inside(site, function, args, kwargs)
         last = self.graph._root._prev  # placeholders come first, so there is one
-        if site is not None and not (type(result) is Proxy and result.node is last):
+        if site is not None:
             self.returned.append(Returned(last, site, nodes_of(result)))
         return result
+
+    def gives(self, value: Any) -> None:
+        """A function of the user's is about to return this."""
+        site = super()._take_site(sys._getframe(1))
+        if site is not None and site[2] is not None:
+            self.returned.append(Returned(self.graph._root._prev, site[2], nodes_of(value)))
 
     def to_bool(self, obj: Proxy) -> bool:
         return self.answers.truth(obj)
@@ -166,7 +172,7 @@ class ContinuingTracer(StrictTracer):
         known = self._paths_of_strangers.get(mod)
         if known is not None:
             return known
-        # A leaf's call is left out and evaluated; there is nothing in it to find.
+        # A leaf's call is cut and evaluated; nothing inside it can be found.
         if self.is_leaf_module(mod, "") or not self.answers.stranger(mod):
             self.refused = mod
             return super()._path_of_stranger(mod)
@@ -188,7 +194,7 @@ class ContinuingTracer(StrictTracer):
 
 
 class NotingTracer(ContinuingTracer):
-    """Notes in which mode each layer is called. That takes the way through `call_module`, which is a third slower."""
+    """Records the mode in which each layer is called. This requires `call_module`, which is a third slower."""
 
     called: dict[Node, bool]
     """The nodes that call layers, and whether the layer was in training mode."""
@@ -198,6 +204,6 @@ class NotingTracer(ContinuingTracer):
     ) -> Any:
         result = super().call_module(m, forward, args, kwargs)
         if isinstance(result, Proxy) and result.node.op == "call_module":
-            # What a module returns that is traced into may be that of a layer, which is there by then.
+            # A traced-into module may return the result of a layer that is already recorded.
             self.called.setdefault(result.node, m.training)
         return result

@@ -1,7 +1,7 @@
 """Syntax trees of functions that run, found from their code objects, and the expression at a span.
 
 Only the lines of one function are parsed, which takes a fraction of the time of parsing its file. Text comes from
-`linecache`, so whoever executes text that is not on the disk puts it there.
+`linecache`, so text that is not on disk must be put there before it is executed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ __all__ = [
 FunctionTree = ast.FunctionDef | ast.AsyncFunctionDef
 
 _functions: dict[int, tuple[weakref.ref[CodeType], FunctionTree | None]] = {}
-# By identity, since equal code of two files has two trees, and for as long as the code lives: whoever keeps the ids of
-# nodes meets the same nodes again.
+# By identity, since equal code of two files has two trees. Kept as long as the code lives, so that ids of nodes stay
+# valid.
 _written: weakref.WeakValueDictionary[tuple[str, str, int, str], FunctionTree] = weakref.WeakValueDictionary()
-# By file, name, first line and text: a file that is executed again has the trees of its functions that stayed as they
-# were.
+# By file, name, first line and text, so that unchanged functions of a file that is executed again keep their trees.
 
 
 def function_tree(code: CodeType) -> FunctionTree | None:
@@ -57,7 +56,8 @@ def _shared(code: CodeType) -> FunctionTree | None:
 
 
 def moved(old: CodeType, new: CodeType) -> None:
-    """``new`` is ``old`` on other lines and has taken its place everywhere: what is known of it goes with it."""
+    """Transfer the cached tree from ``old`` to ``new``, the same code on other lines, which has replaced it
+    everywhere."""
     known = _functions.pop(id(old), None)
     tree: Any = known and known[1]
     if tree is None or min(each.lineno for each in (tree, *tree.decorator_list)) != old.co_firstlineno:
@@ -81,7 +81,7 @@ def _below(code: CodeType, by: int) -> CodeType:
 
 
 def parse(code: CodeType) -> FunctionTree | None:
-    """As `function_tree`, but a tree of one's own, to change."""
+    """As `function_tree`, but a new tree that may be changed."""
     if code.co_name.startswith("<"):
         return None
     lines = linecache.getlines(code.co_filename)
@@ -94,7 +94,7 @@ def parse(code: CodeType) -> FunctionTree | None:
 
 
 def _last_line(code: CodeType) -> int | None:
-    """The last line that any instruction of ``code`` stands on, those of nested functions included."""
+    """The last line of any instruction of ``code``, including nested functions."""
     if not hasattr(code, "co_positions"):
         return None
     last = max((end for _, end, _, _ in code.co_positions() if end is not None), default=code.co_firstlineno)
@@ -106,7 +106,7 @@ def _last_line(code: CodeType) -> int | None:
 
 def _parse_lines(lines: list[str], first: int, last: int, name: str) -> FunctionTree | None:
     text = "".join(lines[first - 1 : last])
-    # Empty lines before it give the text the line numbers of its file.
+    # Leading empty lines give the text the line numbers of its file.
     indented = text[:1] in (" ", "\t") and first > 1
     head = "\n" * (first - 2) + "if 1:\n" if indented else "\n" * (first - 1)
     try:
@@ -184,7 +184,7 @@ def span_of(node: Any, file: str) -> Span:
 
 
 def head_of(code: CodeType) -> Span | None:
-    """The span of ``def name`` of a function; None where it has no source."""
+    """The span of ``def name`` of a function; None if it has no source."""
     tree = function_tree(code)
     if tree is None:
         return None
@@ -197,7 +197,7 @@ def _range(node: Any) -> tuple[int, int, int, int]:
 
 
 def at_span(tree: ast.AST, span: Span) -> Any:
-    """The outermost expression or statement that covers exactly ``span``, else the innermost that contains it."""
+    """The outermost expression or statement that covers exactly ``span``, otherwise the innermost that contains it."""
     found: dict[Span, Any] | None = getattr(tree, "found", None)
     if found is None:
         return _at_span(tree, span)

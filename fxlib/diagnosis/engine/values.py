@@ -1,6 +1,6 @@
-"""What a node would hold on the example inputs: shapes, dtypes and plain Python values, no data.
+"""The values of nodes on the example inputs: shapes, dtypes and plain Python values, without data.
 
-Values are worked out only when a question is asked, from the first node that has none yet up to the one in question.
+Values are computed only when needed, from the first node without a value up to the requested one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Unknown:
 
 UNKNOWN = Unknown(False)
 PLAIN = Unknown(False)
-"""What an expression would give that reads no traced value and raises: nothing is known of it but that."""
+"""The value of an expression that reads no traced value and raises: nothing else is known about it."""
 _DATA = Unknown(True)
 _CPU = torch.device("cpu")
 _SCALARS = frozenset((int, float, bool, str, type(None)))
@@ -46,7 +46,7 @@ _SCALARS = frozenset((int, float, bool, str, type(None)))
 
 def describe(value: Any) -> Any:
     """An example input, or a parameter, without its data. Tensors on the meta device count as tensors on the CPU: the
-    device of what was made without memory says nothing about where the model will run."""
+    device of a model without memory says nothing about where it will run."""
 
     def one(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
@@ -63,14 +63,14 @@ def show(value: Any) -> str:
     """A value as a message shows it, on one short line."""
     if isinstance(value, TensorMeta):
         return f"a tensor {value}"
-    # Strides of tensors inside of it are no help here.
+    # Strides of nested tensors do not help here.
     text = re.sub(r"(?<=\]):\[[\d, ]*\]", "", " ".join(repr(value).split()))
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _raised_by_a_rule(error: BaseException) -> bool:
-    """Whether an exception comes from a shape rule itself: that is a fault of the rule. (An attribute that a value does
-    not have is none: it is read there.)"""
+    """Whether an exception comes from a shape rule itself, which is a bug. (A missing attribute of a value is not: it
+    is read there.)"""
     at = None if isinstance(error, AttributeError) else error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -81,7 +81,7 @@ class Values:
     """The values of the nodes of one growing graph.
 
     ``inputs`` gives the value of each placeholder by its name; placeholders that are not in it are unknown. ``errors``
-    holds what torch says of nodes whose inputs do not fit.
+    holds torch's errors for nodes whose inputs do not fit.
     """
 
     def __init__(self, tracer: ContinuingTracer, inputs: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class Values:
         return self.known.get(node, UNKNOWN)
 
     def upto(self, node: Node) -> None:
-        """Work out every node that was appended up to ``node``."""
+        """Compute the values of all nodes up to ``node``."""
         at = self._last.next if self._last is not None else next(iter(node.graph.nodes))
         while at.op != "root":
             if at not in self.known:
@@ -137,7 +137,7 @@ class Values:
             self.errors[node] = error
             return UNKNOWN
         except Exception as error:
-            # User functions run here on tensors without data; whatever they raise says nothing about the model.
+            # User functions run here on tensors without data; their exceptions say nothing about the model.
             if _raised_by_a_rule(error):
                 log.exception("the shape of %s %s was not found; its value counts as unknown", node.op, node.target)
             return UNKNOWN

@@ -45,28 +45,28 @@ __all__ = [
 
 Arguments = tuple[tuple, dict[str, Any]]
 
-_ITEMS = 100  # of a container whose content is compared
+_ITEMS = 100  # most items of a container that are compared
 _ZEROS = "zeros"
 NEGATED = "negated"
 LARGE, NAN, MIXED = EXTREME = ("large", "with NaN", "mixed")
+"""Variants that are tried in eval mode only: in train mode, running statistics would become NaN."""
 NOT_FINITE = (NAN, MIXED)
 WHOLE = "in integers"
 KINDS = {"in double": torch.float64, "in half": torch.float16, WHOLE: torch.int64}
-"""Variants of other dtypes than the example's."""
+"""Variants in other dtypes than the example's."""
 _ROUNDING = {torch.float64: (1e-9, 1e-10), torch.float16: (1e-2, 1e-3)}
-"""What a result may differ by, relatively and absolutely, in a variant of this dtype."""
+"""Tolerances, relative and absolute, for the results of a variant in this dtype."""
 STEEP = ("the example", NEGATED, _ZEROS, LARGE, NAN)
-"""Variants whose gradients are compared where that is quick: the others would take the same branches."""
-"""Variants that are tried in eval mode only: what a module remembers would be NaN from then on."""
+"""Variants whose gradients are compared if that is quick: the others would take the same branches."""
 TRIAL = "a trial"
 _PATIENCE = {**dict.fromkeys(EXTREME, 0.5), "switched": 2.0, TRIAL: 1.0}
-"""Seconds of the processor for a call with values, or on a way, that the model is not made for: it may never end. A
-trial only finds out whether a call is quick."""
+"""CPU seconds for a call with values, or on a branch, that the model is not made for: it may never end. A trial only
+tells whether a call is quick."""
 
 
 @dataclass
 class Outcome:
-    """One call: what came out, or the class of what was raised; the inputs before and after; gradients."""
+    """One call: its result or the class of its exception, the inputs before and after, and gradients."""
 
     name: str
     args: tuple
@@ -79,11 +79,12 @@ class Outcome:
 
     @property
     def kinks(self) -> bool:
-        """Whether the values are such as have no one gradient, as `max(a, b)` where both are equal."""
+        """Whether the gradient is ambiguous at these values, as that of `max(a, b)` where both are equal."""
         return self.name.startswith(_ZEROS)
 
     def differing_effects(self, other: Outcome) -> list[str]:
-        """What a caller notices beside the result: inputs that only one of the two changes, or changes differently."""
+        """What a caller notices besides the result: inputs that only one of the two changes, or that they change
+        differently."""
         effects = []
         if self.mutated != other.mutated:
             effects.append(
@@ -99,8 +100,8 @@ class Outcome:
 def variants(
     given: Callable[[int], Arguments], resize: Resize | None = None, smaller: bool = False
 ) -> Iterator[tuple[str, tuple, dict[str, Any]]]:
-    """The example inputs, and others made of them that may take other branches: another size, where ``resize`` makes
-    one, other dtypes, draws, signs, sizes of values, NaN; these are of the other size, too, where it is the ``smaller``
+    """The example inputs, and others made of them that may take other branches: another size (where ``resize`` gives
+    one), other dtypes, random values, signs, magnitudes, NaN. All of them have the other size if it is the ``smaller``
     one."""
     changes: list[tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = [
         ("the example", 0, lambda t: t),
@@ -124,7 +125,7 @@ def variants(
         def changed(tensor: torch.Tensor, change: Callable = change) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor
-            # What is computed of an input that needs gradients would be no input any more.
+            # The result of an operation on an input that needs gradients would no longer be a leaf.
             other = change(tensor.detach())
             return other.requires_grad_(tensor.requires_grad and other.is_floating_point())
 
@@ -134,19 +135,19 @@ def variants(
 
 
 def _as(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor in another dtype; as integers its values are apart from each other."""
+    """A tensor in another dtype; as integers, scaled so that its values stay distinct."""
     return tensor.to(dtype) if dtype.is_floating_point else (4 * tensor.nan_to_num().clamp(-100, 100)).round().to(dtype)
 
 
 def of_kind(model: torch.nn.Module, name: str) -> torch.nn.Module:
-    """A copy of a model in the dtype of a variant of `KINDS`; integers leave a model as it is."""
+    """A copy of a model in the dtype of a variant of `KINDS`; for integers the model is unchanged."""
     dtype = KINDS[name]
     model = copy_of(model)
     return model.to(dtype) if dtype.is_floating_point else model
 
 
 def _strewn(tensor: torch.Tensor, factors: tuple[float, ...]) -> torch.Tensor:
-    """A tensor times ``factors``, one after the other, again and again."""
+    """A tensor multiplied by ``factors``, which repeat over its elements."""
     if tensor.layout != torch.strided:
         return tensor
     count = -(-tensor.numel() // len(factors))
@@ -156,7 +157,7 @@ def _strewn(tensor: torch.Tensor, factors: tuple[float, ...]) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _ended(seconds: float) -> Iterator[None]:
-    """Python code that takes longer raises: ``while x.max() > 1: x = x / 2`` never ends for infinity."""
+    """Raises in Python code that takes longer: ``while x.max() > 1: x = x / 2`` never ends for infinity."""
     end, torchs = time.thread_time() + seconds, os.path.dirname(torch.__file__) + os.sep
 
     def watch(frame: Any, event: str, argument: Any) -> Any:
@@ -177,13 +178,13 @@ def _ended(seconds: float) -> Iterator[None]:
 def run(
     model: Any, args: tuple, kwargs: dict[str, Any], name: str, gradients: bool, of_inputs: bool = False, seed: int = 7
 ) -> Outcome:
-    """Call a module on copies of the inputs, under one ``seed``, and note everything that can be compared: of
-    ``gradients`` those of the parameters and, with ``of_inputs``, of the inputs, too."""
+    """Call a module on copies of the inputs, under one ``seed``, and record everything that can be compared: with
+    ``gradients`` those of the parameters, with ``of_inputs`` those of the inputs, too."""
     given_args, given_kwargs = copy.deepcopy((args, kwargs))
     wanted = {f"parameter {n}": p for n, p in model.named_parameters() if p.requires_grad} if gradients else {}
     if of_inputs:
         leaves = {id(each): each for each in tensors_in(given_args, given_kwargs) if each.is_floating_point()}
-        # What is no leaf may be changed in place, as the example may be.
+        # Only a tensor that is no leaf may be changed in place, as the example may be.
         clones = {key: each if each.requires_grad else each.requires_grad_().clone() for key, each in leaves.items()}
         wanted |= {f"input {number}": each for number, each in enumerate(leaves.values())}
         given_args, given_kwargs = map_tensors(lambda each: clones.get(id(each), each), (given_args, given_kwargs))
@@ -197,7 +198,7 @@ def run(
             value = model(*given_args, **given_kwargs)
         if gradients:
             finite = all(bool(each.isfinite().all()) for each in tensors_in(value))
-            # A model that lets NaN through has no gradients that mean anything; one that handles it has.
+            # If NaN reaches the result, gradients mean nothing; a model that handles NaN has some.
             outcome.gradients = _gradients(wanted, value) if finite or not name.startswith(EXTREME) else {}
     except (Exception, SystemExit) as error:
         outcome.error = type(error).__name__
@@ -238,7 +239,7 @@ def seed_all(seed: int) -> None:
 
 
 def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
-    """Whether two calls gave the same: (same, largest absolute difference, what differs)."""
+    """Whether two calls gave the same result: (same, largest absolute difference, what differs)."""
     if old.error is not None or new.error is not None:
         same = old.error is not None and new.error is not None
         return same, 0.0, f"{new.error or 'no error'} instead of {old.error or 'no error'}"
@@ -264,13 +265,13 @@ def agree(old: Outcome, new: Outcome) -> tuple[bool, float, str]:
 
 
 def in_another_dtype(name: str, reason: str) -> str:
-    """What a note says of a variant of `KINDS` that differs."""
+    """The text of a note on a variant of `KINDS` that differs."""
     return f"it gives different results {name}: {reason}"
 
 
 def _other_kind(old: Any, new: Any, where: str = "the result") -> str | None:
-    """What is of another class than before, in the result or a part of it."""
-    # A class of the file is another one once the file is executed again.
+    """The first part of the result whose class differs from before."""
+    # A class of the file is a new object each time the file is executed.
     kind, own = type(new), [each.__qualname__ for each in type(old).__mro__]
     if not isinstance(old, kind) and kind.__qualname__ not in own:
         return f"{where} is a {kind.__name__} instead of a {type(old).__name__}"
@@ -283,8 +284,8 @@ def _other_kind(old: Any, new: Any, where: str = "the result") -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """A result with its dataclasses and distributions as dictionaries: whether pytree knows a class does not matter to
-    what is in it."""
+    """A result with its dataclasses and distributions as dictionaries: the comparison must not depend on whether a
+    class is registered with pytree."""
 
     def fields(part: Any) -> Any:
         if isinstance(part, Distribution):
@@ -302,7 +303,7 @@ def _is_dataclass(value: Any) -> bool:
 
 def _close(left: Any, right: Any, relative: float = 1e-4, absolute: float = 1e-6) -> tuple[bool, float, str]:
     """Equality up to rounding of tensors, arrays and numbers; a tensor equals an array or number of the same values,
-    but a float is no int: nothing can be indexed with it."""
+    but a float does not equal an int, since it cannot be an index."""
     if {type(left), type(right)} == {int, float}:
         return False, 0.0, f"{right!r} instead of {left!r}"
     if _is_numeric(left) and _is_numeric(right):
@@ -331,7 +332,7 @@ def _close(left: Any, right: Any, relative: float = 1e-4, absolute: float = 1e-6
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """torch compares no sparse tensors."""
+    """torch cannot compare sparse tensors."""
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
@@ -343,7 +344,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Give a model the values of another one's parameters and buffers, wherever names and shapes agree."""
+    """Copy another model's parameters and buffers, wherever names and shapes agree."""
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if name in weights and weights[name].shape == tensor.shape:
@@ -352,7 +353,7 @@ def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> No
 
 def state_of(model: torch.nn.Module) -> dict[str, Any]:
     """What a call leaves behind: buffers and plain attributes of every submodule, and plain values of the files that
-    define their classes. A buffer to which gradients would flow keeps what computed it, from call to call."""
+    define their classes. A buffer with a ``grad_fn`` keeps its autograd graph from call to call."""
     state: dict[str, Any] = {name: _snapshot(tensor) for name, tensor in model.named_buffers()}
     state |= {f"{name}\0": tensor.requires_grad for name, tensor in model.named_buffers()}
     homes: set[str] = set()
@@ -379,7 +380,7 @@ def _is_plain(value: Any, depth: int = 2) -> bool:
 
 
 def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether everything that both remember is equal; what only one has comes from the edit itself."""
+    """Whether all state that both have is equal; state that only one has comes from the edit itself."""
     return all(_same(before[name], after[name]) for name in before.keys() & after.keys())
 
 

@@ -100,7 +100,7 @@ def reported(report: Any, finding: Any) -> bool:
 
 
 def touched(edits: Collection[Edit], place: Any) -> bool:
-    """Whether a span of the edited text lies in what an edit that is no whole-line insertion wrote."""
+    """Whether a span of the edited text lies in text written by an edit other than a whole-line insertion."""
     for edit in edits:
         if edit.file != place.file or (edit.column == 0 and edit.start == edit.end):
             continue

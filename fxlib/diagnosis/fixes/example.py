@@ -1,4 +1,4 @@
-"""How a model is made and called, as expressions, and what eager computes with them."""
+"""How a model is made and called, as expressions, and the eager results with them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 Variant = tuple[str, tuple[Any, ...], dict[str, Any]]
 Lacking = Callable[[Exception], "AbstractContextManager[None] | None"]
 
-_SLOW = 0.1  # seconds of the processor for one run
+_SLOW = 0.1  # CPU seconds for one run
 _TRIALS = 0.75  # seconds for finding another size
-_CHEAP = 0.05  # seconds for one run with gradients; then every run in eval mode has them
+_CHEAP = 0.05  # seconds for one run with gradients; below it every run in eval mode has them
 _COPIED = 20_000_000  # parameters; to copy more of them for a run takes longer than the run
-_PATIENCE = 4  # times as long for the edited text, to come to as many runs as the original
+_PATIENCE = 4  # times as long for the edited text, so that it gets as many runs as the original
 
 
 def nothing(error: Exception) -> None:
-    """A construction that raises lacks nothing."""
+    """The default of ``lacking``: every exception is an error of the code."""
 
 
 class Example:
@@ -56,9 +56,10 @@ class Example:
     Args:
         construct: makes the model.
         inputs: the arguments of forward as written in a call; None where unknown.
-        seconds: how long to go on trying further inputs, for each text; time of the processor.
-        lacking: in what to make the module where making it raises; None where that is the error of the code.
-        assumed: the inputs are nobody's: where eager takes long with them, smaller ones take their place.
+        seconds: CPU time for further inputs, per text.
+        lacking: the context in which to construct the module if that raises; None if the exception is an error of the
+            code.
+        assumed: nobody gave the inputs: if eager is slow with them, smaller ones take their place.
     """
 
     def __init__(
@@ -83,8 +84,8 @@ class Example:
         self.differentiable = False
 
     def made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
-        """A new model, the same each time, and its arguments.  Raises TypeError where the expression makes something
-        else, and what the expressions raise."""
+        """A new model, with the same weights each time, and its arguments. Raises TypeError where the expression makes
+        something else, and what the expressions raise."""
         seed_all(0)
         with repeated_draws():
             model = self._model(namespace)
@@ -124,16 +125,15 @@ class Example:
         like: list[Outcome] | None,
         weights: dict[str, torch.Tensor],
     ) -> list[Outcome]:
-        """Eager on every variant of the inputs, in eval and in train mode; gradients once, and where the model takes
-        inputs that need them and that is quick, in the runs in eval mode on `STEEP`, with those of the inputs.
+        """Eager on every variant of the inputs, in eval and in train mode; gradients once, and, where the model takes
+        inputs that need them and is quick, in the runs in eval mode on `STEEP`, together with those of the inputs.
 
         The example comes first, then another size, then the others while time is left; other dtypes, with a copy of the
-        model in that dtype, only where a run is quick. Where the example is slow, it is a smaller one if the inputs are
-        assumed, and the other size is smaller still: then train mode and gradients are those at that size, like the
-        other variants, and the example in train mode comes last. The second text gets as many runs as the first
-        (``like`` their outcomes, None for the first), since what a module remembers, such as running means, depends on
-        their number; but none after one that gives something else in the example's dtype. ``weights`` are those of the
-        model.
+        model in that dtype, only if a run is quick. If the example is slow, assumed inputs are made smaller, and the
+        other size is smaller still: train mode, gradients and the other variants then use that size, and the example in
+        train mode comes last. The second text gets as many runs as the first (``like`` their outcomes, None for the
+        first), since state such as running means depends on their number; but none after one with a different result in
+        the example's dtype. ``weights`` are those of the model.
         """
         if like is None:
             self._small = self._trial = None
@@ -164,7 +164,7 @@ class Example:
             elif like is None and self._trial is not None:
                 outcomes.append(replace(self._trial, name=name))
             else:
-                # On a copy, as where the size was looked for: what the model remembers is compared in the end.
+                # On a copy, as in the search for the size: the state of the model is compared at the end.
                 outcomes.append(run(copy_of(model, sharing=True), args, kwargs, name, False))
                 take_weights(model, weights)
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
@@ -190,8 +190,8 @@ class Example:
     def switched_runs(
         self, model: torch.nn.Module, namespace: dict[str, Any], concrete: dict[str, Any], switch: Switch, count: int
     ) -> list[list[Outcome]]:
-        """Eager with gradients for every way through ``count`` conditions. A way that a run does not come to is an
-        error of that run's."""
+        """Eager with gradients for every path through ``count`` conditions. If a run does not reach a path, that is an
+        error of the run."""
         ways: list[list[Outcome]] = []
         for switch.way in range(count + 1):
             ways.append([])
@@ -213,13 +213,13 @@ class Example:
         return ways
 
     def _has_gradients(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> bool:
-        """Whether the model takes inputs that need gradients, which one that calls NumPy does not, and is quick."""
+        """Whether the model is quick and takes inputs that need gradients (one that calls NumPy does not)."""
         trial, start = copy_of(model, sharing=True).eval(), time.thread_time()
         works = run(trial, args, kwargs, "with gradients", True, True).error is None
         return works and time.thread_time() - start < _CHEAP
 
     def _small_enough(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
-        """How the inputs shrink where eager takes long with them. Where it is quick, that was its first trial."""
+        """How the inputs shrink if eager is slow with them. If it is quick, this was its first trial."""
         trial = copy_of(model, sharing=True).eval()
 
         def taken(args: tuple, kwargs: dict[str, Any]) -> float | None:
@@ -256,7 +256,7 @@ class Example:
         if self._trial is None and not runs(args, kwargs):
             return None
         self._quick = taken < _CHEAP and sum(each.numel() for each in model.parameters()) < _COPIED
-        # To find a smaller size pays off where the example takes long.
+        # A search for a smaller size pays off if the example is slow.
         end = time.thread_time() + max(_TRIALS, taken)
         # A larger input takes several times as long, and memory.
         self._slow = slow()

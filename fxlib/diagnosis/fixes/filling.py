@@ -1,4 +1,4 @@
-"""Weights of large models without drawing each number."""
+"""Initial weights of large models without drawing each number."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 __all__ = ["repeated_draws"]
 
 _LARGE = 1 << 16
-_PRIME = 65_521  # so that the rows of a weight, whose lengths have other factors, begin at different numbers
-_STEP = 9_973  # from where one tensor begins to where the next one does: layers of the same shape differ
+_PRIME = 65_521  # a prime, so that the rows of a weight begin at different numbers
+_STEP = 9_973  # offset between the starts of two tensors: layers of the same shape differ
 
 
 @contextlib.contextmanager
 def repeated_draws() -> Iterator[None]:
-    """Fills large tensors with the same random numbers again and again, from another one on each time, where
-    ``uniform_`` and ``normal_`` would draw new ones, which is 20 times as fast. The generator of torch is left as it
-    is, and each time that this is entered the numbers are the same.
+    """``uniform_`` and ``normal_`` fill large tensors with a repeated block of random numbers, starting at another one
+    each time, which is 20 times as fast as drawing. The generator of torch is left as it is, and the numbers are the
+    same each time this is entered.
 
     The methods themselves are replaced meanwhile: a torch function mode does not see them inside of ``torch.nn.init``.
     """

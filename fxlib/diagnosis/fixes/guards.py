@@ -1,7 +1,8 @@
 """Operands that a branch guards: `torch.where` computes both sides, and the gradient of `log` at zero is then NaN.
 
 `torch.where(c, torch.log(x), y)` gives the right value where `c` does not hold, but zero times infinity as the gradient
-of `x`. So what such an operator gets is 1 there: `torch.where(c, torch.log(torch.where(c, x, 1)), y)`.
+of `x`. So the operand of such an operator is replaced with 1 there: `torch.where(c, torch.log(torch.where(c, x, 1)),
+y)`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from fxlib.diagnosis.fixes.names import self_name
 __all__ = ["SIZES", "guarded", "is_guarded"]
 
 SIZES = {"shape", "size", "dim", "ndim", "dtype", "device", "is_cuda", "numel", "training", "ndimension", "stride"}
-"""What is asked of a tensor by these names is no question of its values."""
+"""Attributes and methods of a tensor that do not read its values."""
 
-# By the argument, that of a method counted with its tensor, that is harmless when it is 1.
+# Functions, with the position of the argument (for a method, the tensor counts) for which 1 gives a finite gradient.
 _FIRST = {
     "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "pow", "float_power", "exp", "exp2", "expm1",
     "sinh", "cosh", "lgamma", "digamma", "xlogy",
 }  # fmt: skip
 _SECOND = {"div", "divide", "true_divide", "floor_divide", "remainder", "fmod"}
-# Their gradients can be infinite or NaN too, at 1 or for a reason that one argument alone does not show.
+# Functions whose gradients can be infinite or NaN at 1, too, or for a reason that one argument alone does not show.
 _OTHER = {
     "acos", "arccos", "asin", "arcsin", "acosh", "arccosh", "atanh", "arctanh", "atan2", "arctan2", "logit", "erfinv",
     "std", "std_mean", "logsumexp", "softmax", "log_softmax", "cosine_similarity", "inverse",
@@ -33,7 +34,7 @@ _OTHER = {
 
 def guarded(site: Site, side: ast.expr, tests: list[ast.expr], before: str, after: str) -> tuple[str, bool] | None:
     """The text of a side of `torch.where` with ``before`` and ``after`` around each operand that the branch may guard,
-    and whether there is one; None where one cannot be guarded so.
+    and whether there is one; None if an operand cannot be guarded this way.
 
     ``tests`` are the conditions of the branch: a number of the module's is guarded only where one reads it.
     """
@@ -46,21 +47,21 @@ def guarded(site: Site, side: ast.expr, tests: list[ast.expr], before: str, afte
         first, last = site.source.range_of(operand)
         places += [(site.source.offset(*first), before), (site.source.offset(*last), after)]
     raw, origin = site.text(side).encode(), site.source.offset(*start)
-    # An operand may hold another: where both start, or end, at one place, the order of equal texts is no matter.
+    # An operand may hold another: if both start, or end, at one place, the order of the equal texts does not matter.
     for offset, text in sorted(places, reverse=True):
         raw = raw[: offset - origin] + text.encode() + raw[offset - origin :]
     return raw.decode(), bool(operands)
 
 
 def is_guarded(site: Site, operand: ast.expr, tests: list[ast.expr]) -> bool:
-    """Whether a divisor can be such that the branch is there to keep it out."""
+    """Whether the branch may be there to exclude this divisor."""
     return not _harmless(site, operand, {ast.unparse(part) for test in tests for part in ast.walk(test)})
 
 
 def _operands(
     site: Site, side: ast.AST, known: set[str], seen: frozenset[ast.AST] = frozenset()
 ) -> list[ast.expr] | None:
-    """The operands of a side whose value decides whether its gradient is finite."""
+    """The operands of a side whose values decide whether its gradient is finite."""
     found: list[ast.expr] = []
     for node in ast.walk(side):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
@@ -108,7 +109,7 @@ def _helper(site: Site, call: ast.Call) -> ast.AST | None:
 
 
 def _harmless(site: Site, operand: ast.expr, known: set[str]) -> bool:
-    """Whether an operand is a number: a constant, a size, or one of the module's that no condition reads."""
+    """Whether an operand is a number: a constant, a size, or a number of the module that no condition reads."""
     if isinstance(operand, ast.Call) and getattr(operand.func, "attr", "") in ("clamp", "clamp_min"):
         return True
     me = self_name(site.source, site.function) if site.function is not None else None

@@ -14,7 +14,7 @@ __all__ = ["Bindings", "Need", "needed", "wrap_call"]
 
 @dataclass
 class Bindings:
-    """Dotted name of a module or object -> the expression by which a file reaches it at module scope."""
+    """Dotted name of a module or object -> the expression for it at module scope of the file."""
 
     names: dict[str, str] = field(default_factory=dict)
     imported: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Bindings:
         return bindings
 
     def reach(self, dotted: str) -> str | None:
-        """The expression for a dotted name by what is imported, the shortest first: ``torch.nn`` -> ``nn``."""
+        """The expression for a dotted name by the file's imports, the shortest first: ``torch.nn`` -> ``nn``."""
         parts = dotted.split(".")
         for cut in range(len(parts), 0, -1):
             bound = self.names.get(".".join(parts[:cut]))
@@ -174,7 +174,7 @@ def wrap_call(source: Source, name: str, line: int | None = None) -> list[Edit]:
 
 
 def _wrap_library(bindings: Bindings) -> str:
-    """The library whose `wrap` a file should call: fxlib where it uses fxlib and not torch.fx."""
+    """The library whose `wrap` a file should call: fxlib if it uses fxlib and not torch.fx."""
     used = bindings.imported | set(bindings.names)
     if any((name + ".").startswith("torch.fx.") for name in used):
         return "torch.fx"

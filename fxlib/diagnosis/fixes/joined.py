@@ -1,4 +1,4 @@
-"""Two fixes as one: the second is for what the first one brings up."""
+"""Two fixes as one: the second fixes the finding that the first one causes."""
 
 from __future__ import annotations
 

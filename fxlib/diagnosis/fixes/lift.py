@@ -16,7 +16,7 @@ __all__ = ["Lift", "define_wrapped", "lift_expression", "lift_statements", "live
 
 @dataclass
 class Lift:
-    """The edits of a lift, or the obstacle that forbids it."""
+    """The edits that move code into a function, or the obstacle that forbids it."""
 
     name: str = ""
     edits: list[Edit] | None = None
@@ -55,7 +55,7 @@ def live_after(source: Source, block: list[ast.stmt], function: FunctionNode, na
 
 
 def _bound_next(source: Source, block: list[ast.stmt], name: str) -> bool:
-    """Whether the next statement beside a block that mentions a name gives it another value without reading it."""
+    """Whether the next statement after a block that mentions a name assigns it without reading it."""
     siblings, index = source.block_of(block[-1])
     for statement in siblings[index + 1 :]:
         mentions = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
@@ -78,7 +78,7 @@ def _parameters(
     )
     renamed = {}
     for attribute in flow.self_attributes:
-        if owner is not None and attribute in nested:  # a graph holds no class
+        if owner is not None and attribute in nested:  # a class cannot be an argument in a graph
             renamed[attribute] = f"{owner.name}.{attribute}"
             continue
         name = attribute.rpartition(".")[2].lstrip("_") or attribute
@@ -110,7 +110,7 @@ def _without_self(source: Source, pieces: list, renamed: dict[str, str], me: str
         if not isinstance(node, ast.Attribute):
             continue
         if source.parents.get(node) in replaced:
-            # The inner part of a path that is replaced as a whole.
+            # The prefix of a path that is replaced as a whole.
             replaced.add(node)
         elif (path := self_chain(node, me)) in renamed:
             replaced.add(node)
@@ -144,7 +144,7 @@ def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str
 
 
 def _ends_function(block: list[ast.stmt], function: FunctionNode) -> bool:
-    """Whether a block runs to the end of its function and returns a value on every way through."""
+    """Whether a block runs to the end of its function and returns a value on every path."""
     if block[-1] is not function.body[-1] or not _returns(block[-1]):
         return False
     returns = [n for statement in block for n in ast.walk(statement) if isinstance(n, ast.Return)]
@@ -163,8 +163,9 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     """Move consecutive statements of a function into a wrapped one.
 
     Names that they read become parameters, attributes of ``self`` included; names that they bind and that are read
-    later are returned. A list that they fill moves with them. Refused where they leave the function or a loop around
-    them, use ``self`` for anything but reading attributes, call submodules, or bind nothing that is read later.
+    later are returned. The creation of a list that they fill moves with them. Refused where they leave the function or
+    a loop around them, use ``self`` for anything but reading attributes, call submodules, or bind nothing that is read
+    later.
     """
     if not source.starts_line(block[0]) or not source.ends_line(block[-1]):
         return Lift(obstacle="it shares its line with other code")

@@ -1,4 +1,4 @@
-"""Free variables of a piece of a function: what it reads, what it binds, and why it may not be moved."""
+"""Free variables of a piece of a function: what it reads, what it binds, and whether it can be moved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["Flow", "analyse", "inputs_of", "local_names", "self_chain", "self_name", "surely_bound"]
 
-# Read off a tensor: a function gets the tensor and asks for itself.
+# Attributes of a tensor: the function gets the tensor and reads them itself.
 TENSOR_ATTRIBUTES = {
     "shape", "ndim", "dtype", "device", "data", "T", "mT", "H", "grad", "requires_grad", "is_cuda", "real", "imag",
 }  # fmt: skip
@@ -23,9 +23,9 @@ class Flow:
     """Names of one piece of code.
 
     ``reads`` are the local names whose value from before the piece may be read; ``writes`` are those that it binds,
-    both in order of appearance; ``always`` are the writes that happen on every way through.
-    ``self_attributes`` are the attributes read as ``self.name`` or ``self.part.name``. ``obstacle`` says why the piece
-    cannot become a function of its own, or is ``None``.
+    both in order of appearance; ``always`` are the writes that happen on every path. ``self_attributes`` are the
+    attributes read as ``self.name`` or ``self.part.name``. ``obstacle`` says why the piece cannot become a function of
+    its own, or is ``None``.
     """
 
     reads: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def local_names(function: ast.AST) -> set[str]:
 
 
 class _Collector(ast.NodeVisitor):
-    """Walks a piece in order of evaluation as far as names need it."""
+    """Walks a piece of code, in order of evaluation where that matters for names."""
 
     def __init__(self, self_name: str | None, may_return: bool = False):
         self.self_name = self_name
@@ -134,7 +134,7 @@ class _Collector(ast.NodeVisitor):
         self.visit(node.target)
 
     def _branch(self, statements: list[ast.stmt]) -> set[str]:
-        """Walk a block that may not run; the names that are surely bound when it ends, then forgotten."""
+        """Walk a block that may not run; returns the names that are surely bound when it ends, and forgets them."""
         before = set(self.sure)
         for statement in statements:
             self.visit(statement)
@@ -312,7 +312,8 @@ def _is_member_call(function: ast.Attribute, self_name: str) -> bool:
         node = node.value
     if not (isinstance(node, ast.Name) and node.id == self_name):
         return False
-    # A method of a tensor attribute (`self.weight.t()`) is no member call; of two attributes the last one is a method.
+    # A method of a tensor attribute (`self.weight.t()`) is no member call: in `self.a.b()`, `b` is a method of a
+    # tensor.
     return depth == 1 or function.attr in ("forward", "__call__")
 
 
@@ -321,7 +322,7 @@ def _leaves(statements: list[ast.stmt]) -> bool:
 
 
 def self_name(source: Source, function: FunctionNode) -> str | None:
-    """What a method calls its object, or None for a plain function or a static or class method."""
+    """The name that a method gives its object (`self`), or None for a plain function or a static or class method."""
     if not isinstance(source.parents.get(function), ast.ClassDef) or not function.args.args:
         return None
     decorators = {ast.unparse(d) for d in function.decorator_list}
@@ -339,7 +340,7 @@ def analyse(
 ) -> Flow:
     """The names of consecutive statements, or of one expression, inside a function.
 
-    ``may_return`` says that the statements are the end of the function, so that `return` in them is no obstacle.
+    ``may_return`` says that the statements end the function, so that `return` in them is no obstacle.
     """
     collector = _Collector(self_name(source, function), may_return)
     for piece in pieces if isinstance(pieces, list) else [pieces]:
@@ -359,7 +360,7 @@ def analyse(
 
 
 def surely_bound(source: Source, function: FunctionNode, statement: ast.stmt) -> set[str]:
-    """The local names that have a value on every way to a statement: they can be passed to a function there."""
+    """The local names that have a value on every path to a statement: they can be passed to a function there."""
     arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     bound = {a.arg for a in every if a is not None}

@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode, Source
 __all__ = ["name_of_block", "name_of_value", "snake_case"]
 
 _SHORT = 2
-# What a call of these computes is said by its operand alone.
+# Functions whose name adds nothing to that of the operand.
 _SILENT = {
     "list", "tuple", "dict", "set", "map", "zip", "filter", "range", "enumerate", "contiguous", "reversed", "sorted",
     "item", "items", "keys", "values", "super", "isinstance", "getattr", "type", "bool", "detach", "clone", "forward",
@@ -60,7 +60,7 @@ def _bound_value(statement: ast.AST, name: str) -> ast.expr | None:
 
 
 def _verb(node: ast.expr) -> str:
-    """What the outermost call of a value does; empty where that says nothing."""
+    """What the outermost call of a value does; empty if there is no telling name."""
     while isinstance(node, ast.Subscript | ast.Starred):
         node = node.value
     if not isinstance(node, ast.Call):
@@ -96,7 +96,7 @@ def _is_library(node: ast.expr) -> bool:
 
 
 def _owner(source: Source, function: FunctionNode) -> str:
-    """The class or the function that the code stands in."""
+    """The class or function that contains the code."""
     owner = source.class_of(function)
     return owner.name if owner is not None else function.name
 
@@ -107,7 +107,7 @@ def snake_case(name: str) -> str:
 
 
 def _joined(*parts: str, otherwise: str = "") -> str:
-    """The parts that are there as one private name; ``otherwise`` goes before where only one is."""
+    """The non-empty parts as one private name; ``otherwise`` precedes a single part."""
     words = [snake_case(part.strip("_")) for part in parts if part.strip("_")]
     if (len(parts) > 1 and len(words) < len(parts)) or not words:
         words.insert(0, snake_case(otherwise.strip("_")))

@@ -25,10 +25,10 @@ __all__ = ["forget", "load_file", "registrations_dropped"]
 
 @contextmanager
 def registrations_dropped() -> Iterator[None]:
-    """Forget the `wrap` calls made meanwhile, in fxlib and in torch.fx, and the classes that pytree was told of: they
-    belong to a text that is gone afterwards.
+    """On exit, remove the `wrap` registrations made inside, in fxlib and in torch.fx, and the classes registered with
+    pytree: they belong to a text that is gone.
 
-    A registration that cannot be found again makes every later trace of the process fail.
+    A registration whose function is gone makes every later trace of the process fail.
     """
     tables = (wrapping._wrapped_fns_to_patch, torch_side.foreign_wrapped_functions())
     methods = (wrapping._wrapped_methods_to_patch, torch_side.foreign_wrapped_methods())
@@ -47,7 +47,7 @@ def registrations_dropped() -> Iterator[None]:
 
 
 def load_file(path: str, texts: dict[str, str], read: Callable[[str], str | None] = read_file) -> types.ModuleType:
-    """Execute a file with texts in place of files, its folder on the path while that lasts.
+    """Execute a file with texts in place of files, with its folder on ``sys.path`` meanwhile.
 
     Raises:
         FileNotFoundError: neither ``texts`` nor ``read`` has the file.

@@ -1,4 +1,4 @@
-"""Example inputs of another size: a fix that holds for one size only must not pass for one that holds."""
+"""Example inputs of another size: they reveal a fix that is right for one size only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Resize", "another_size", "shapes_of", "small_enough"]
 
 _MOST = 4
 _LARGE = 8
-"""From this size on, half of it is tried where a model is slow: of a sequence or an image."""
+"""From this size on (of a sequence or an image), half of it is tried if a model is slow."""
 _SMALL = 4
-"""The same where no inputs are given, and a model is slow with whatever was assumed."""
+"""The same for assumed inputs of a slow model."""
 
 Resize = Callable[[Any], Any]
-"""Arguments to arguments of another size."""
+"""Maps arguments to arguments of another size."""
 
 
 def another_size(
@@ -30,11 +30,11 @@ def another_size(
     smaller: bool = False,
     slow: Callable[[], bool] = lambda: False,
 ) -> Resize | None:
-    """How the example inputs can grow so that forward still takes them, None where it takes no other size.
+    """A resizing of the example inputs that forward still takes; None if it takes no other size.
 
     Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result,
-    and ``slow`` whether that took long: then the batch and one more are enough. With ``smaller`` large sizes shrink, as
-    long as it does, and then the batch grows where one has shrunk.
+    and ``slow`` whether that took long: then the batch and one more size are enough. With ``smaller`` large sizes
+    shrink while it is slow, and the batch grows once one has shrunk.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -65,10 +65,11 @@ def another_size(
 def small_enough(
     args: tuple, kwargs: dict[str, Any], taken: Callable[[tuple, dict[str, Any]], float | None], slow: float
 ) -> Resize | None:
-    """How example inputs shrink until forward takes no longer than ``slow``; None where they are to stay as they are.
+    """A resizing that shrinks example inputs until forward takes no longer than ``slow``; None if they should stay as
+    they are.
 
-    ``taken`` gives the seconds that forward takes with arguments: infinity where it was stopped, None where it raises.
-    Sizes that are equal change together; the batch stays. Where nothing is quick, it is the last that came to its end.
+    ``taken`` gives the seconds that forward takes with arguments: infinity if it was stopped, None if it raises. Sizes
+    that are equal change together; the batch stays. If no size is quick, it is the last one with which forward ended.
     """
     inner = Counter(size for tensor in tensors_in(args, kwargs) for size in tensor.shape[1:] if size > 1)
     sizes: dict[int, int] = {}
@@ -86,7 +87,7 @@ def small_enough(
 
 
 def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:
-    """Doubles the leading size ``batch`` and gives inner sizes those that ``sizes`` has for them, in all tensors."""
+    """Doubles the leading size ``batch`` and maps the other sizes by ``sizes``, in all tensors."""
 
     def resized(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.dim():
@@ -100,5 +101,5 @@ def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:
 
 
 def shapes_of(arguments: Any) -> str:
-    """The shapes of the tensors among arguments, for a sentence."""
+    """The shapes of the tensors among arguments, as text."""
     return ", ".join(str(list(tensor.shape)) for tensor in tensors_in(arguments))

@@ -1,5 +1,5 @@
-"""Edits that change what is traced and nothing of what runs, so that eager need not run again: names of leaf modules,
-and functions given to torch.fx.wrap."""
+"""Edits that change only what is traced, not what eager computes, so that eager need not run again: names of leaf
+modules, and functions given to torch.fx.wrap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["runs_the_same"]
 
 
 def runs_the_same(texts: Mapping[str, str], read: Callable[[str], str | None]) -> bool:
-    """Whether files with these texts compute in eager mode what they do as they are."""
+    """Whether files with these texts compute the same in eager mode as before."""
     return all(file.endswith(".toml") or _statements(text) == _statements(read(file)) for file, text in texts.items())
 
 
 @functools.lru_cache(maxsize=32)
 def _statements(text: str | None) -> list[str]:
-    """The statements of a file, but for registrations and the imports that these need. Each text is asked for again
-    with every model that the same edit concerns."""
+    """The statements of a file, without registrations and the imports that these need. Cached, since each model that an
+    edit concerns needs them."""
     try:
         body = ast.parse(text or "").body
     except (SyntaxError, ValueError):

@@ -1,6 +1,7 @@
 """One Python source as text and tree: finding the expression at a span, naming the scope, making exact edits.
 
-Stdlib only, and ignorant of rules. Columns are UTF-8 bytes, as in ``ast``, so nodes and spans compare directly.
+Uses only the standard library, and knows no rules. Columns are UTF-8 bytes, as in ``ast``, so nodes and spans compare
+directly.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Those of the tree, as ``ast.walk`` gives them."""
+        """The nodes of the tree, in the order of ``ast.walk``."""
         return list(ast.walk(self.tree))
 
     @cached_property
@@ -58,7 +59,7 @@ class Source:
 
     @cached_property
     def indent_unit(self) -> str:
-        """One step of indentation, as the first indented block has it."""
+        """One step of indentation, taken from the first indented block."""
         for node in self.nodes:
             body = getattr(node, "body", None)
             if isinstance(body, list) and body and isinstance(node, FunctionNode | ast.ClassDef):
@@ -78,12 +79,12 @@ class Source:
         return self._raw[self.offset(*start) : self.offset(*end)].decode()
 
     def between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
-        """The text there. What of a character at its end lies beyond it is left out."""
+        """The text between two positions, without a character that is cut by the end."""
         return self._raw[self.offset(*start) : self.offset(*end)].decode(errors="ignore")
 
     def with_comments(self, edits: Iterable[Edit]) -> tuple[Edit, ...] | None:
-        """These edits, where the comments of what is written anew stand above it; those of lines that go, go with them.
-        None where a comment would be lost: within a line it has no place."""
+        """These edits, with the comments of replaced code moved above it; comments of removed lines are removed. None
+        if a comment inside a line would be lost."""
         edits, kept = tuple(edits), []
         for edit in edits:
             goes = edit.file != self.file or not (edit.text or edit.end_column)
@@ -98,11 +99,11 @@ class Source:
         return tuple(kept)
 
     def _comments(self, edit: Edit) -> list[str]:
-        """The comments in what an edit replaces, which need not be whole."""
+        """The comments in what an edit replaces, which need not be whole statements."""
         text, found = self.between(edit.start, edit.end), []
         if "#" in text:
-            with contextlib.suppress(tokenize.TokenError, SyntaxError):  # at its end, or where a bracket has no partner
-                # Behind the blanks of its first line: a line that goes back to them is no error.
+            with contextlib.suppress(tokenize.TokenError, SyntaxError):  # at the end, or at an unmatched bracket
+                # The indentation of the first line stays, so that a dedent to it is no error.
                 text = self.blank_prefix(edit.line)[: edit.column] + text
                 for token in tokenize.generate_tokens(io.StringIO(text).readline):
                     if token.type == tokenize.COMMENT:
@@ -119,7 +120,7 @@ class Source:
         return node.end_lineno + 1
 
     def indent_of(self, node: Any) -> str:
-        """The blanks before a statement on its line."""
+        """The indentation of a statement."""
         return self.blank_prefix(node.lineno)
 
     def blank_prefix(self, line: int) -> str:
@@ -229,7 +230,7 @@ class Source:
         return chain[-2]  # type: ignore[return-value]
 
     def line_above(self, statement: ast.stmt) -> int:
-        """The line of a top-level statement with its decorators and the comments that stand directly on it."""
+        """The line of a top-level statement including its decorators and the comments directly above."""
         line = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
         while line > 1 and self.lines[line - 2].lstrip().startswith("#"):
             line -= 1
@@ -248,7 +249,7 @@ class Source:
 
     @cached_property
     def module_names(self) -> set[str]:
-        """Every name that the module binds or mentions anywhere: what a new name must differ from."""
+        """Every name that the module binds or mentions anywhere: a new name must differ from them."""
         names = {n.id for n in self.nodes if isinstance(n, ast.Name)}
         names |= {n.name for n in self.nodes if isinstance(n, FunctionNode | ast.ClassDef)}
         names |= {n.arg for n in self.nodes if isinstance(n, ast.arg)}

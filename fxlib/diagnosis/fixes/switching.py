@@ -1,6 +1,6 @@
-"""Every way through the branches that a fix rewrites, taken in both texts: no input that is tried may take one of them.
+"""Runs both texts on every path through the branches that a fix rewrites, since the inputs that are tried may miss one.
 
-The proof executes both texts with calls in place of the conditions (`Branches`); those ask the `Switch`.
+Both texts are executed with calls of the `Switch` in place of the conditions (`Branches`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fxlib.diagnosis.fixes.fix import SWITCH
 __all__ = ["Switch", "differing", "switching"]
 
 Ways = list[list[Outcome]]
-"""For each way the outcomes of the same inputs."""
+"""Per path, the outcomes of the same inputs."""
 
 
 class Switch:
-    """Decides the conditions that ask it: of several, the one with the number ``way`` is the first that holds."""
+    """Decides the conditions: the one with the number ``way`` is the first that holds."""
 
     def __init__(self) -> None:
         self.way = 0
@@ -36,7 +36,7 @@ class Switch:
 
 @contextmanager
 def switching() -> Iterator[Switch]:
-    """A switch that the code of any file can ask."""
+    """A switch that the code of any file can call."""
     switch = Switch()
     setattr(builtins, SWITCH, switch)
     try:
@@ -46,14 +46,14 @@ def switching() -> Iterator[Switch]:
 
 
 def differing(before: Ways, after: Ways) -> tuple[bool, str | None, list[str], list[str]]:
-    """Compare both texts: (whether every way was taken without an error, what differs, what callers notice, what
-    differs in integers)."""
+    """Compare both texts: (whether every path ran without an error, what differs, what callers notice, what differs in
+    integers)."""
     every, effects, whole = True, list[str](), list[str]()
     for old_ones, new_ones in zip(before, after, strict=True):
         compared = False
         for old, new in zip(old_ones, new_ones, strict=True):
             if old.error is not None:
-                continue  # the numbers of this input are none for that branch
+                continue  # the branch is not made for this input
             compared = True
             same, _, reason = agree(old, new)
             if old.name in KINDS:

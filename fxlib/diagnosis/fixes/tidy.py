@@ -50,8 +50,8 @@ def _name(alias: ast.alias) -> str:
 
 
 def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
-    """Which of the names other files import from this one; all of them where one imports ``*``, or where there are too
-    many files to read."""
+    """Which of the names other files import from this one; all of them if one imports ``*``, or if there are too many
+    files to read."""
     stem = os.path.basename(file).removesuffix(".py")
     pattern = re.compile(rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s*(\([^)]*\)|[^\n]*)")
     taken: set[str] = set()
@@ -78,8 +78,8 @@ def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
 
 
 def _used(source: Source) -> set[str]:
-    """The names that a file reads, those in its texts and comments included: an annotation, `__all__` or a comment that
-    says how a model is made may hold them."""
+    """The names that a file reads, including those in strings and comments: an annotation, `__all__` or a comment with
+    the construction of a model may use them."""
     used: set[str] = set()
     lines = io.StringIO("".join(source.lines)).readline
     for token in tokenize.generate_tokens(lines):

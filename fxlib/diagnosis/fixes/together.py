@@ -1,5 +1,5 @@
-"""Fixes of several findings in one text: where it holds, each of them does, and one trace and one comparison with eager
-have proven them all."""
+"""Verifies fixes of several findings in one text: if it passes, one trace and one comparison with eager have proven
+them all."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fxlib.diagnosis.fixes.verify import Checker, mark
 __all__ = ["prove_together"]
 
 _MOST = 4
-"""Texts: where that many do not hold, it is sooner done to verify each alone."""
-_LEAST = 2  # however long they take: one after the other, the fixes of a slow model would take longer still
+"""If this many texts fail, verifying each fix alone is faster."""
+_LEAST = 2  # even if they take long: verifying one by one takes longer with a slow model
 
 
 class _Member(NamedTuple):
@@ -27,7 +27,7 @@ class _Member(NamedTuple):
 
 def prove_together(checker: Checker, findings: Iterable[tuple[Any, Any]], begin: Callable[[], None]) -> None:
     """Verify the first fix of each of these findings, given with the recipes to try, in one text with those of the
-    others; what does not hold there is left to be verified alone. ``begin`` is called before each text."""
+    others; fixes that fail there are left to be verified alone. ``begin`` is called before each text."""
     members: list[_Member] = []
     for finding, recipes in findings:
         fix = next(iter(checker.fixes_of(finding, recipes)), None)
@@ -41,14 +41,14 @@ def prove_together(checker: Checker, findings: Iterable[tuple[Any, Any]], begin:
 
 
 def _may_join(fix: Fix) -> bool:
-    """Not one of which more is asked than that the edited text computes the same."""
+    """Whether a fix can be verified together with others: not if its proof needs more than equal results."""
     return not (fix.settings or fix.hazard or fix.id in REGISTERING)
 
 
 def _go_together(members: Sequence[_Member], checker: Checker) -> bool:
     try:
         apply_fix(_joined(members), checker.read)
-    except ValueError:  # they overlap
+    except ValueError:  # overlapping edits
         return False
     return True
 
@@ -73,8 +73,8 @@ def _prove(checker: Checker, members: list[_Member], begin: Callable[[], None]) 
 
 
 def _parts(members: list[_Member], whole: Fix, checker: Checker) -> list[list[_Member]]:
-    """What to try of fixes that do not hold together: those that no finding of the text with all of them is at, or each
-    half."""
+    """The subsets to try if fixes fail together: those without a finding at their place in the text with all of them,
+    or each half."""
     found = {(each.span.file, each.span.line) for each in checker.found_with(whole) if each.span is not None}
     clean = [each for each in members if not found & {*_lines(each, whole)}]
     half = len(members) // 2
@@ -92,7 +92,7 @@ def _joined(members: Sequence[_Member]) -> Fix:
 
 
 def _lines(member: _Member, whole: Fix) -> Iterator[tuple[str, int]]:
-    """Where the finding was, and what its fix wrote, in the text with all fixes."""
+    """The lines of the finding and of what its fix wrote, in the text with all fixes."""
     yield mapped(whole.edits, member.finding.span)
     for edit in member.fix.edits:
         file, line = mapped(whole.edits, edit)

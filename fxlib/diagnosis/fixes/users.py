@@ -11,8 +11,8 @@ __all__ = ["uses"]
 
 
 def uses(construct: str, path: str, read: Callable[[str], str | None], edits: Iterable[Edit]) -> bool:
-    """Whether the expression ``construct`` leads, through the names of the file at ``path``, to a class or a function
-    that one of the ``edits`` is in. An edit of another file may concern every model."""
+    """Whether the expression ``construct`` uses, directly or through other names of the file at ``path``, a class or
+    function that one of the ``edits`` changes. An edit of another file may concern every model."""
     edits = list(edits)
     if any(each.file != path for each in edits):
         return True
@@ -36,7 +36,7 @@ def uses(construct: str, path: str, read: Callable[[str], str | None], edits: It
 
 
 def _names(node: ast.AST) -> set[str]:
-    """What it names: as a name, an attribute, or in a text that is one."""
+    """The names in it: identifiers, attributes, and strings that are identifiers."""
     found = set()
     for each in ast.walk(node):
         if isinstance(each, ast.Name):

@@ -1,4 +1,4 @@
-"""What is verified, and what a verification saw."""
+"""The subject and the result of a verification."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["Target", "Verdict"]
 
 @dataclass(frozen=True)
 class Target:
-    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed
-    rather than the user's."""
+    """A module of a file: the expression that makes it, its inputs (None where unknown), and whether these are assumed,
+    not given by the user."""
 
     construct: str
     inputs: str | None = None
@@ -19,14 +19,14 @@ class Target:
 
 @dataclass
 class Verdict:
-    """What a verification saw.
+    """The result of a verification.
 
     ``gone``: the finding is no longer reported at its place. ``moved_to``: lines of the edited text with findings that
     were not there before. ``traces``: torch.fx traces the edited model. ``same_eager``: the edited model computes what
-    the original does, on every input tried; None where nothing could be compared. ``equal_to_eager``: the traced
-    module does too; None where it does not trace or where other findings make it differ. ``max_error``: the largest
-    absolute difference seen. ``side_effects``: what callers can notice beside the result. ``failed``: why the edited
-    text could not be used at all.
+    the original does, on every input tried; None if nothing could be compared. ``equal_to_eager``: the traced module
+    does too; None if it does not trace or if other findings make it differ. ``max_error``: the largest absolute
+    difference seen. ``side_effects``: what callers can notice beside the result. ``failed``: why the edited text could
+    not be used at all.
     """
 
     gone: bool = False

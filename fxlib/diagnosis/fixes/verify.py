@@ -46,10 +46,10 @@ __all__ = ["Checker", "Load", "Read", "mark", "verify"]
 Load = Callable[[str, dict[str, str]], Any]
 Read = Callable[[str], "str | None"]
 
-_LARGEST = 150_000_000  # parameters; two copies of a larger model are too much to hold for a comparison
-_SLOW = 1.0  # seconds for one fix; then the first proven one of a finding is enough
+_LARGEST = 150_000_000  # parameters; two copies of a larger model need too much memory
+_SLOW = 1.0  # seconds for one fix; above it the first proven one of a finding is enough
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
-_OTHERS = 0.3  # seconds for the inputs of each other model of the file that an edit concerns
+_OTHERS = 0.3  # seconds for further inputs of each other model that an edit concerns
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
 
 _edited: set[str] = set()
@@ -58,7 +58,7 @@ _edited: set[str] = set()
 
 @dataclass
 class _Side:
-    """One of the two texts: its model, its report, and what it computed. ``tried`` is what came of edited texts."""
+    """One of the two texts: its model, its report, and what it computed. ``tried`` has the results of edited texts."""
 
     model: Any
     report: Any
@@ -70,8 +70,8 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Tried:
-    """An edited text: its findings, and a verdict that holds for any finding but for what becomes of that one.
-    ``compared`` says whether eager was run."""
+    """An edited text: its findings, and the part of the verdict that is the same for every finding. ``compared`` says
+    whether eager was run."""
 
     findings: list[Any]
     verdict: Verdict
@@ -79,7 +79,7 @@ class _Tried:
 
 
 class Checker:
-    """Verifies the fixes of one target of one file; what belongs to the text before is computed once.
+    """Verifies the fixes of one target of one file; the results of the unedited text are computed once.
 
     Args:
         path: the file that defines the target.
@@ -87,12 +87,13 @@ class Checker:
         inputs: the arguments of forward as written in a call, ``"torch.randn(1, 3), scale=2"``; None where unknown.
         read: gives the text of a file as the trace saw it, or None.
         load: executes a file with other texts in place of files, ``load(path, {path: text})``, and returns its module.
-        assumed: the inputs are not the user's: what is proven says on which it was compared.
+        assumed: the inputs are not given by the user: the proof says on which inputs it is based.
         concrete_args, leaf_modules, tracer: options of the diagnosis.
         names: what the expressions may use beside the file's own names, ``torch`` and ``nn``.
-        seconds: how long to go on trying further inputs, for each text; time of the processor, as ``total``.
-        total: how long to go on verifying fixes at all; what is left then is offered unverified.
-        lacking: in what to make the module where making it raises; None where that is the error of the code.
+        seconds: CPU time for further inputs, per text.
+        total: CPU time for all fixes; the rest is offered unverified.
+        lacking: the context in which to construct the module if that raises; None if the exception is an error of the
+            code.
         others: modules of the file, of which those that use what a fix changes have to compute the same with it, too.
     """
 
@@ -128,13 +129,14 @@ class Checker:
             each: None for each in others if (each.construct, each.inputs) != (construct, inputs)
         }
         self.proven: dict[Any, Verdict] = {}
-        """Of fixes that were verified together with others (`together`), by their edits and the finding's place."""
+        """Verdicts of fixes that were verified together with others (`together`), by their edits and the finding's
+        place."""
         self._kept: set[Edit] = set()
-        """Edits of several fixes in one text that computed what the text before does: so does each of them."""
+        """Edits of several fixes in one text that computed the same as the text before: then each of them does."""
         self._works = True
         self._before: _Side | None = None
         self._steady_names: set[str] | None = None
-        # Whether nothing can be compared; then a large model has numbers only where the code needs them.
+        # Whether nothing can be compared; then a large model gets real weights only if the code needs them.
         self._bare = inputs is None
         self._numbers = False
 
@@ -146,14 +148,14 @@ class Checker:
         return self._before
 
     def verify(self, fix: Fix, finding: Any, *more: Any) -> Verdict:
-        """Apply ``fix``, for ``finding`` and what else it is to fix, and say what it does; text that raises gives
-        ``failed``."""
+        """Apply ``fix``, for ``finding`` and what else it is to fix, and return the verdict; it is ``failed`` if the
+        text raises."""
         known = self.proven.get(mark(fix, finding))
         if known is not None and not more:
             return replace(known, side_effects=[*known.side_effects])
         before = self.before
         if self._bare and not self._numbers and not reported(before.report, finding):
-            # What the code asks of its numbers, or of their device, has another answer on meta.
+            # Code that reads values, or the device, behaves differently on meta.
             self._numbers, self._before = True, None
             before = self.before
         numbers = self._numbers
@@ -161,7 +163,7 @@ class Checker:
             verdict = self._verify(fix, (finding, *more), before)
         if self._numbers == numbers:
             return verdict
-        # The edited text needs its numbers: the other one is to be seen with them, too.
+        # The edited text needs real weights: then the other one gets them, too.
         self._before = None
         return self.verify(fix, finding, *more)
 
@@ -182,7 +184,7 @@ class Checker:
         def compares(report: Any) -> bool:
             verdict.traces = report.traces
             self._compare_findings(verdict, fix, wanted, report.findings)
-            # Where several fixes do not hold together, what they compute still tells what each of them does.
+            # If several fixes fail together, their results still say something about each of them.
             return verdict.gone or (len(wanted) > 1 and not kept)
 
         try:
@@ -202,11 +204,10 @@ class Checker:
         return verdict
 
     def settle(self, finding: Any, recipes: Iterable[str] | None = None, every: bool = True) -> list[Fix]:
-        """The fixes of a finding that may be offered, verified: proven ones first, at most one of them preferred.
+        """The verified fixes of a finding that may be offered: proven ones first, at most one of them preferred.
 
         ``recipes`` are the ids of those to try; all of the finding's rule when left out. Without ``every`` the others
-        are offered unchecked once one is proven. Where there is no time left, a fix is offered unchecked, and as
-        ``late``.
+        are offered unchecked once one is proven. If no time is left, a fix is offered unchecked, and as ``late``.
         """
         offered: list[Fix] = []
         slow = False
@@ -237,7 +238,7 @@ class Checker:
         return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
 
     def fixes_of(self, finding: Any, recipes: Iterable[str] | None = None) -> list[Fix]:
-        """What is proposed, as it is offered in the end: what comes after the last one that is offered need not be
+        """The proposed fixes in the order in which they are offered: those after the last offered one need not be
         tried."""
         return sorted(
             propose(finding, self.read, recipes, project=True), key=lambda fix: (bool(fix.settings), not fix.first)
@@ -252,12 +253,12 @@ class Checker:
         return any(each.error is None for each in self.before.outcomes)
 
     def _fails_in_eager(self, finding: Any) -> bool:
-        """Whether forward raises the same without a trace: then the code is wrong, and no fix may keep it unseen."""
+        """Whether forward raises the same without a trace: then the code is wrong, and no fix may hide that."""
         raises, outcomes = finding.data.get("raises"), self.before.outcomes
         return bool(raises and outcomes) and all(each.error == raises for each in outcomes)
 
     def on_all_branches(self, verdict: Verdict, fix: Fix) -> Verdict:
-        """What was seen of a text with this fix and others, and on every way through the branches that it rewrites."""
+        """The verdict on a text with this fix and others, and on every path through the branches that it rewrites."""
         own = replace(verdict, side_effects=[*verdict.side_effects])
         with registrations_dropped():
             self._compare_branches(own, fix)
@@ -269,8 +270,7 @@ class Checker:
         return [] if known is None else known.findings
 
     def brought_up(self, fix: Fix) -> list[Any]:
-        """What a fix that was verified removed its finding for: the new findings, of the text after it, where nothing
-        else speaks against the fix."""
+        """The new findings that a verified fix causes, if nothing else speaks against it."""
         known = self.before.tried.get(_key(fix))
         if known is None or not known.verdict.gone or known.verdict.same_eager is False:
             return []
@@ -287,8 +287,8 @@ class Checker:
         reported: bool = True,
         kept: bool = False,
     ) -> _Side:
-        """One text. Eager is run where ``compares`` says so of the report, of which there is none unless it is to be
-        ``reported``; where the code is that of the text before, or is ``kept`` to compute the same, it has been."""
+        """Run one text. Eager runs if ``compares`` is true for the report (None unless ``reported``). It need not run
+        if the code is that of the text before, or is ``kept`` as one that computes the same."""
         with self._names_of(texts) as namespace:
             model, given = self._made(namespace)
             if self._before is not None:
@@ -312,7 +312,7 @@ class Checker:
             return _Side(model, report, outcomes, state_of(model), weights)
 
     def _weights_of(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
-        """Copies of a model's parameters and buffers; what it has taken from the text before is there already."""
+        """Copies of a model's parameters and buffers; those taken from the text before exist already."""
         known = self._before.weights if self._before is not None else {}
         return {
             name: known[name] if name in known and known[name].shape == tensor.shape else tensor.detach().clone()
@@ -324,9 +324,10 @@ class Checker:
 
     @contextlib.contextmanager
     def _names_of(self, texts: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """The file executed with ``texts`` in place of files, until it is forgotten: what its expressions may use."""
+        """The names that expressions may use, from the file executed with ``texts`` in place of files; it is forgotten
+        on exit."""
         known = set(sys.modules)
-        # The lines of the text before, under which the functions of this one would not be found.
+        # Otherwise linecache has the lines of the text before, in which functions of this text are not found.
         for file in _edited:
             linecache.cache.pop(file, None)
         _edited.clear()
@@ -339,8 +340,8 @@ class Checker:
             forget(known)
 
     def _made(self, namespace: dict[str, Any]) -> tuple[torch.nn.Module, Given | None]:
-        """The model and the arguments of forward: on meta where nothing can be compared, the model is large, and that
-        works. On meta, code that asks where its numbers are goes another way."""
+        """The model and the arguments of forward: on meta if nothing can be compared, the model is large, and that
+        works. Code that reads the device takes another branch on meta."""
         if self._bare and not self._numbers:
             with contextlib.suppress(Exception):
                 with torch.device("meta"):
@@ -348,7 +349,7 @@ class Checker:
                 if _is_large(model):
                     return model, given
             made = self.example.made(namespace)
-            self._numbers = True  # only now: a text that fails with them, too, says nothing about the other one
+            self._numbers = True  # only now: if the text fails with real weights, too, the other one does not need them
             return made
         model, given = self.example.made(namespace)
         if not self._bare and _is_large(model):
@@ -371,7 +372,7 @@ class Checker:
         concrete: dict[str, Any],
         leaves: tuple[str, ...],
     ) -> Any:
-        """What is known about one text: has ``findings`` and ``graph_module``."""
+        """The report of one text, with ``findings`` and ``graph_module``."""
         from fxlib.diagnosis.diagnose import diagnose
 
         inputs = positional(model, given, concrete) if given is not None else None
@@ -380,8 +381,8 @@ class Checker:
     # ---- comparisons
 
     def _compare_findings(self, verdict: Verdict, fix: Fix, wanted: Sequence[Any], found: list[Any]) -> None:
-        """Match findings before and after by code and line, lines mapped through the edits; those that are ``wanted``
-        gone may not be there."""
+        """Match findings before and after by code and line, lines mapped through the edits; findings that are
+        ``wanted`` gone must not remain."""
         expected: Counter = Counter()
         for old in self.before.report.findings:
             if old.span is not None:
@@ -412,7 +413,7 @@ class Checker:
         grown = not after.weights.keys() <= before.weights.keys()
         for old, new in pairs:
             if old.name in KINDS and (old.error is not None or (grown and old.name != WHOLE)):
-                continue  # eager refuses that dtype; or what was no part of the model now follows it
+                continue  # eager refuses that dtype, or a new submodule follows the model's dtype
             same, error, reason = agree(old, new)
             if old.name in KINDS:
                 if not same:
@@ -446,7 +447,7 @@ class Checker:
             verdict.note = "; ".join(verdict.side_effects)
 
     def _compare_branches(self, verdict: Verdict, fix: Fix) -> None:
-        """Compare both texts on every way through the branches that the fix rewrites."""
+        """Compare both texts on every path through the branches that the fix rewrites."""
         branches = fix.branches
         if branches is None or not verdict.same_eager or verdict.equal_to_eager is False:
             return
@@ -477,8 +478,8 @@ class Checker:
             verdict.note = "not compared with eager on all branches: no input that was tried reaches them"
 
     def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
-        """Compare both texts on the other models of the file that use what the fix changes: as a parent, as a part, or
-        by reading what it leaves behind."""
+        """Compare both texts on the other models of the file that use what the fix changes: as a base class, as a part,
+        or by reading state that it writes."""
         same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
         for other in self._others if verdict.same_eager and not same else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
@@ -495,7 +496,8 @@ class Checker:
                 return
 
     def differs(self, fix: Fix) -> str | None:
-        """What the model does otherwise with the fix; None where nothing differs, or where it does not work anyway."""
+        """What the model does differently with the fix; None if nothing differs, or if the model does not work
+        anyway."""
         if not self._works:
             return None
         try:
@@ -513,7 +515,7 @@ class Checker:
         return verdict.note if verdict.same_eager is False or verdict.side_effects else None
 
     def _steady(self, state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """What a module remembers, where it differs from another's without what differs from one time to the next."""
+        """The state that differs between two modules, without what differs from run to run anyway."""
         if same_state(state, other):
             return state
         if self._steady_names is None:
@@ -565,7 +567,7 @@ class Checker:
             new = run(traced, old.args, kwargs, old.name, False)
             same, difference, reason = agree(old, new)
             if not same:
-                # The model may have remembered something by then, such as running means.
+                # By now the model may have updated state, such as running means.
                 same, difference, reason = agree(run(copy_of(model), old.args, old.kwargs, old.name, False), new)
             verdict.max_error = max(verdict.max_error, difference)
             if not same:
@@ -586,7 +588,7 @@ class Checker:
 
 
 def mark(fix: Fix, finding: Any) -> Any:
-    """Of a fix and what it is for, as a key."""
+    """A key for a fix and its finding."""
     return fix.edits, finding.code, finding.span.file, finding.span.line, finding.span.column
 
 
@@ -595,7 +597,7 @@ def _key(fix: Fix) -> tuple[Any, ...]:
 
 
 def _is_large(model: torch.nn.Module) -> bool:
-    # What a lazy layer has, has no size before its first call.
+    # Parameters of a lazy layer have no size before its first call.
     return sum(each.numel() for each in model.parameters() if not is_lazy(each)) > _LARGEST
 
 

@@ -170,4 +170,22 @@ of the file could be traced without that statement, unless the statement reads a
             {"net.py": _HEAD + _NET, "fxlens.toml": _TRACER, "tracing.py": _TRACING},
         ),
     ),
+    Rule(
+        "FX313",
+        "outside",
+        "Nothing is fetched or started",
+        "{it} was not fetched or started",
+        "info",
+        "FX Lens looks at files without network, and starts none of the programs that they start. A model of the "
+        "Hugging Face Hub that is not on this machine has the default configuration of its kind, so its sizes may "
+        "differ from the real ones. A program (`git`, `pip`, `nvcc`) seems to have ended well and to have said "
+        "nothing, or to be missing where the code handles that.",
+        example=_one(
+            "import subprocess\n\n"
+            + _HEAD
+            + 'VERSION = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True)\n\n\n'
+            + _NET,
+            _HEAD + _NET,
+        ),
+    ),
 )

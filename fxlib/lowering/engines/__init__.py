@@ -1,4 +1,4 @@
-"""The table of engines. Each file of this folder is one engine, and being here is all that it takes."""
+"""The table of engines. Each file of this folder is one engine; no registration is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def get(name: str) -> Engine:
     """The engine of that name.
 
     Raises:
-        EngineError: there is no such engine; the text lists those there are.
+        EngineError: there is no such engine; the text lists the existing ones.
     """
     if not isinstance(name, str) or name not in table():
         raise EngineError(f"there is no engine {name!r}; the engines are {', '.join(table())}")

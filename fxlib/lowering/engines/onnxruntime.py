@@ -34,7 +34,7 @@ _BY_ORT_NAME = {
     "tensor(bool)": torch.bool,
 }
 _REFUSED = re.compile(r"in node \(([^)]+)\)|node with name '([^']+)'")
-"""How it names the node that it has no kernel for."""
+"""The pattern of its error for a node without a kernel."""
 _SUFFIX = "_kernel_time"
 _BLOCKED = "com.microsoft.nchwc"
 """The domain of the kernels on blocks of channels."""
@@ -61,7 +61,7 @@ class OrtProgram(Program):
         self._types = {dtype: int(kind) for dtype, kind in TO_ONNX.items()}
         self._inputs = [(i.name, _BY_ORT_NAME[i.type]) for i in self.session.get_inputs()]
         self._outputs = [(o.name, _BY_ORT_NAME[o.type], list(o.shape)) for o in self.session.get_outputs()]
-        # What holds nothing has no address that could be bound.
+        # Empty tensors have no address that could be bound.
         self._static = [all(isinstance(d, int) and d for d in shape) for _, _, shape in self._outputs]
         self.info = {
             "version": ort.__version__,
@@ -100,8 +100,8 @@ class OrtProgram(Program):
             return _Optimized(self.exported, path).kernels()
 
     def values(self, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-        """From the graph that ONNX Runtime made of ours, run as it is, with the results of all its kernels as outputs.
-        Those in its blocked layout are put back into the usual one."""
+        """Runs the optimized graph unchanged, with the results of all kernels as outputs. Results in the blocked layout
+        are converted back to the usual one."""
         import onnxruntime as ort
 
         with tempfile.TemporaryDirectory(prefix="fxlib-values-") as folder:
@@ -144,12 +144,12 @@ class OrtProgram(Program):
 
 
 def _tensor(value: Any) -> torch.Tensor:
-    # What has no dimensions comes as a scalar of numpy's.
+    # A tensor without dimensions arrives as a NumPy scalar.
     return torch.from_dlpack(value.numpy()) if value.shape() else torch.from_numpy(np.array(value.numpy()))
 
 
 def session_options(options: BuildOptions) -> Any:
-    """How sessions of ours run: on the given number of threads, one operator at a time."""
+    """Options of our sessions: the given number of threads, one operator at a time."""
     import onnxruntime as ort
 
     ort.set_default_logger_severity(3)
@@ -157,7 +157,7 @@ def session_options(options: BuildOptions) -> Any:
     settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     settings.intra_op_num_threads = options.threads or torch.get_num_threads()
     settings.inter_op_num_threads = 1
-    # Idle worker threads that spin take the cores from torch, which runs the parts beside this one.
+    # Idle worker threads that spin would take cores from torch, which runs the other parts.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
     settings.add_session_config_entry("session.set_denormal_as_zero", "1")
     return settings
@@ -167,7 +167,7 @@ def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.n
     """A session, and the weights that it reads without a copy: they must live as long as it does.
 
     Raises:
-        EngineError: ONNX Runtime refuses the model.
+        EngineError: ONNX Runtime rejects the model.
     """
     import onnxruntime as ort
 
@@ -188,18 +188,18 @@ def _model(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:
     """The model's bytes without its large weights, and those weights as arrays that share torch's memory."""
     from fxlib.lowering.weights import outside
 
-    # No array of numpy's has bfloat16.
+    # NumPy has no bfloat16.
     proto, weights = outside(exported, lambda weight: ("weights", 0), lambda weight: weight.dtype == torch.bfloat16)
     _read_transposed(proto, exported)
     return proto.SerializeToString(), {name: weight.numpy() for name, weight in weights.items()}
 
 
 def _read_transposed(proto: Any, exported: Exported) -> None:
-    """Let a product read a weight that is stored transposed, as those of `torch.nn.Linear` are.
+    """Let a product read a transposed weight, as in `torch.nn.Linear`, directly.
 
-    ONNX has no operator for it, so that the model transposes the weight first. ONNX Runtime would do that while it
-    makes the session, over all the weights of a transformer, and then pack the result; its own operator packs the
-    weight as it is. The same run takes as long, and a session is made in half the time.
+    ONNX has no operator for it, so the model transposes the weight first. ONNX Runtime would do that while creating the
+    session, for all the weights of a transformer, and then pack the result; its own operator packs the weight directly.
+    Runs take equally long, but creating a session takes half the time.
     """
     graph = proto.graph
     weights = {name for name, tensor in exported.parameters.items() if tensor.dtype == torch.float32}
@@ -227,18 +227,18 @@ def _read_transposed(proto: Any, exported: Exported) -> None:
 
 
 def _optimized(settings: Any, folder: str) -> Path:
-    """Where a session with these settings writes the graph that it made of ours."""
+    """The optimized graph that a session with these settings writes."""
     path = Path(folder) / "optimized.onnx"
     settings.optimized_model_filepath = str(path)
-    # In a file beside the model: no message of protobuf may have the 2 GiB that weights can have.
+    # In a file beside the model, since a protobuf message is limited to 2 GiB and weights can exceed that.
     settings.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
     settings.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "128")
     return path
 
 
 class _Optimized:
-    """The graph that ONNX Runtime made of ours: it joins several nodes into one kernel (a convolution, its batch norm
-    and its ReLU), and adds some of its own (changes of layout)."""
+    """The graph as optimized by ONNX Runtime: several nodes can be one kernel (a convolution, its batch norm and its
+    ReLU), and some kernels are its own (changes of layout)."""
 
     def __init__(self, exported: Exported, path: Path) -> None:
         import onnx
@@ -249,7 +249,7 @@ class _Optimized:
         for kernel in self.proto.graph.node:
             kernel.name = kernel.name or f"{kernel.op_type} of {kernel.output[0]}"
         self.ends = self._ends()
-        """Kernel -> the one of our nodes that it ends with."""
+        """Kernel -> the last of our nodes in it."""
         self.members = self._members()
 
     def kernels(self) -> list[Kernel]:
@@ -260,7 +260,7 @@ class _Optimized:
         ]
 
     def show_values(self) -> dict[str, str]:
-        """Make the results of all kernels outputs, and write the model. Returns our node -> the output that has its
+        """Make the results of all kernels outputs, and write the model. Returns our node -> the output with its
         value."""
         import onnx
 
@@ -269,13 +269,13 @@ class _Optimized:
         added = []
         for kernel in graph.node:
             result, end = kernel.output[0], self.ends.get(kernel.name)
-            # What computes on blocks gives blocks; back in the usual layout it goes on as any other.
+            # Blocked operators return the blocked layout; once converted back, it is an ordinary value.
             if kernel.op_type != "ReorderOutput" and (kernel.domain == _BLOCKED or blocked.intersection(kernel.input)):
                 blocked.add(result)
             if end is None:
                 continue
             if result not in blocked and self._value(result) != end:
-                continue  # it is named after the node, but may give another form of its value, such as 8 bits
+                continue  # it has the node's name, but its value may have another form, such as 8 bits
             if result in blocked:
                 channels = self.nodes[end].outputs[0].shape[1]  # type: ignore[index]
                 result = f"{result}/usual"
@@ -302,7 +302,7 @@ class _Optimized:
             end = next(filter(None, given), "")
             if not end:
                 end = longest_beginning(kernel.name.removeprefix("fused "), self.nodes, "_/")
-                # It can have taken in a sum and an activation since it was named.
+                # It can have absorbed a sum and an activation since it was named.
                 for later in ("Add" if len(kernel.input) > 3 else "", _text(kernel, "activation")):
                     users = [] if not end else self.nodes[end].outputs[0].consumers()
                     if later and end and self.nodes[end].op_type != later:
@@ -312,16 +312,16 @@ class _Optimized:
         return found
 
     def _value(self, name: str) -> str:
-        """Which of our nodes gives the value of that name: a value has the name of its node."""
+        """The node of ours that produces the value of that name, since values are named after nodes."""
         return next((each for each in (name, name.rpartition(":")[0]) if each in self.nodes), "")
 
     def _members(self) -> dict[str, list[ir.Node]]:
-        """End -> the nodes that its kernels compute, in the order of the graph."""
+        """Last node -> the nodes that its kernels compute, in the order of the graph."""
         order = {end: place for place, end in enumerate(dict.fromkeys(self.ends.values()))}
         owner = {end: end for end in order}
         for end in order:
             take_in(owner, self.nodes[end], end, _taken_in)
-        for node in self.nodes.values():  # what is left does nothing, or was taken in by the kernel before it
+        for node in self.nodes.values():  # the others do nothing, or are in the kernel before them
             if node.name not in owner:
                 before = [owner[name] for each in producers(node) if (name := str(each.name)) in owner]
                 if before:

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU: bf16 on the matrix units of the CPUs that have them, and programs that are ready soon."""
+"""OpenVINO on the CPU: bf16 on CPUs with matrix units, and fast builds."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _BY_NAME = {
     "boolean": torch.bool,
 }
 _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
-"""In place of a weight's file: its offset is an address of this process. A convention of ONNX Runtime's, which
-OpenVINO's reader of ONNX knows too."""
+"""Stands for a weight's file: its offset is an address in this process. A convention of ONNX Runtime's that OpenVINO's
+ONNX reader also supports."""
 
 _NOT_RUN = {"Const", "Input", "Output"}
 _TAKEN_IN = {*FIRST, "BatchNormalization"}
@@ -46,7 +46,7 @@ _KINDS = {
     "MatMul": ("Gemm", "MatMul"),
     "MVN": ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
 }
-"""Kind of kernel -> the operators of ONNX that it can be, where its name does not say."""
+"""Kind of kernel -> the ONNX operators that it can be, if its name does not tell."""
 
 
 def unavailable() -> str | None:
@@ -57,9 +57,9 @@ def unavailable() -> str | None:
 
 @cache
 def library() -> Any:
-    """The module `openvino`, imported without the package that reports each import of it to its makers.
+    """The module `openvino`, imported without its telemetry package.
 
-    pip installs that package along with it; where it is missing, openvino goes without.
+    pip installs that package along with it; openvino also works without it.
     """
     reporter = "openvino_telemetry"
     hidden = reporter not in sys.modules
@@ -79,10 +79,10 @@ def core() -> Any:
 
 
 def settings(options: BuildOptions) -> dict[str, Any]:
-    """How programs of ours are compiled.
+    """The settings for compiling programs.
 
     Raises:
-        EngineError: this CPU has no arithmetic of that precision.
+        EngineError: this CPU does not support that precision.
     """
     precision = "f32"
     if options.precision == "bf16":
@@ -97,16 +97,16 @@ def settings(options: BuildOptions) -> dict[str, Any]:
         "NUM_STREAMS": "1",
         "INFERENCE_NUM_THREADS": options.threads or torch.get_num_threads(),
         "INFERENCE_PRECISION_HINT": precision,
-        # A thread that is bound to a core waits for it while torch, which runs the parts beside this one, has it.
+        # A thread that is bound to a core would wait while torch, which runs the other parts, uses that core.
         "ENABLE_CPU_PINNING": False,
     }
 
 
 def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The compiled model, and the weights that it may read where they are: they must live as long as it does.
+    """The compiled model, and the weights that it may read in place: they must live as long as it does.
 
     Raises:
-        EngineError: OpenVINO refuses the model.
+        EngineError: OpenVINO rejects the model.
     """
     from fxlib.lowering.weights import outside
 
@@ -125,8 +125,8 @@ def version() -> str:
 
 
 def _reason(text: str) -> str:
-    """What OpenVINO says against a model: the operator and the reason, where it names them. What could not be converted
-    for want of something before it comes first."""
+    """OpenVINO's reason for rejecting a model, with the operator if it names one. An operator that failed only because
+    of an earlier one comes first."""
     refused = re.findall(r"ONNX node '<Node\((\w+)\): ([^>]*)>':(.*?)(?=\n\n|\Z)", text, re.DOTALL)
     if refused:
         operator, name, why = refused[-1]
@@ -145,7 +145,7 @@ class OpenvinoProgram(Program):
             config["PERF_COUNT"] = True
         self.compiled, self._weights = compiled(exported, config)
         graph = exported.model.graph
-        # OpenVINO has an order of its own for them, and gives one output for values that turn out to be the same.
+        # OpenVINO has its own order of outputs, and merges outputs with the same value.
         self._inputs = [(str(v.name), *_port(self.compiled.inputs, str(v.name))) for v in graph.inputs]
         self._outputs = [_port(self.compiled.outputs, str(v.name)) for v in graph.outputs]
         self._idle: list[Any] = []
@@ -172,7 +172,7 @@ class OpenvinoProgram(Program):
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         self._refuse_empty(inputs)
-        # A request serves one call at a time; calls of several threads each have one.
+        # A request serves one call at a time, so each thread has its own.
         try:
             request = self._idle.pop()
         except IndexError:
@@ -180,13 +180,13 @@ class OpenvinoProgram(Program):
         held = []
         for (name, index, dtype, _), tensor in zip(self._inputs, inputs, strict=True):
             if index is None:
-                continue  # nothing reads it
+                continue  # unused
             if tensor.dtype != dtype:
                 raise TypeError(f"input {name!r} is {tensor.dtype}, but the model was lowered for {dtype}")
             tensor = tensor.detach().cpu().contiguous()
             held.append(tensor)
             request.set_input_tensor(index, self._shared(tensor))
-        # The memory of a result is its own, call by call: the next call must not write into what the caller holds.
+        # Each call gets new memory for its results: the next call must not write into them.
         results: dict[int, torch.Tensor] = {}
         for index, dtype, shape in self._outputs:
             if shape is not None and index not in results:
@@ -195,13 +195,13 @@ class OpenvinoProgram(Program):
         request.infer()
         given: list[torch.Tensor] = []
         for index, dtype, _ in self._outputs:
-            result = results.pop(index, None)  # values that turned out to be the same are tensors of their own
+            result = results.pop(index, None)  # outputs that were merged get separate tensors
             given.append(_copied(request.get_output_tensor(index), dtype) if result is None else result)
         self._idle.append(request)
         return given
 
     def _refuse_empty(self, inputs: Sequence[torch.Tensor]) -> None:
-        """OpenVINO 2026 damages its own memory where an operator has nothing to compute."""
+        """OpenVINO 2026 corrupts memory if an operator has empty inputs."""
         for (name, *_), tensor in zip(self._inputs, inputs, strict=True):
             if not tensor.numel():
                 raise EngineError(
@@ -217,8 +217,8 @@ class OpenvinoProgram(Program):
 
 
 def _port(ports: Sequence[Any], name: str) -> tuple[Any, Any, list[int] | None]:
-    """Which of the compiled model's inputs or outputs has that name, its dtype, and its shape where that is fixed; None
-    for an input that nothing reads."""
+    """The compiled model's input or output of that name, its dtype, and its shape if fixed; None for an unused
+    input."""
     for index, port in enumerate(ports):
         if name in port.names:
             shape = list(port.shape) if port.partial_shape.is_static else None
@@ -236,15 +236,15 @@ def _copied(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
 def _kernels(exported: Exported, compiled: Any) -> list[Kernel]:
     """The kernels of a compiled model, in the order in which they run.
 
-    The compiled model can be read as a graph whose nodes are kernels. Each names the operators that it was made of, and
-    those have the names of our ONNX nodes, which lead to FX nodes and source lines.
+    The compiled model can be read as a graph whose nodes are kernels. Each lists its original operators, which have the
+    names of our ONNX nodes and so lead to FX nodes and source lines.
     """
     graph = compiled.get_runtime_model()
     facts = {op.get_friendly_name(): {k: _text(v) for k, v in op.get_rt_info().items()} for op in graph.get_ops()}
     run = [op for op in graph.get_ordered_ops() if facts[op.get_friendly_name()].get("layerType") not in _NOT_RUN]
     owners = _owners(exported, run, facts)
     nodes = list(exported.model.graph)
-    # It names no operator that it joined to another one, and none that it computed of constants.
+    # Operators that were fused into another one, or computed from constants, are not listed.
     joined = read_by(nodes, owners, [op.get_friendly_name() for op in run])
     named, unnamed = _by_kernel(nodes, owners), _by_kernel(nodes, joined)
     rows = []
@@ -271,7 +271,7 @@ def _by_kernel(nodes: Sequence[ir.Node], owners: dict[Any, str]) -> dict[str, li
 
 
 def _owners(exported: Exported, kernels: list[Any], facts: dict[str, dict[str, str]]) -> dict[Any, str]:
-    """Our node -> the kernel that computes it, for those that one computes."""
+    """Our node -> the kernel that computes it, if one does."""
     ours = {str(node.name): node for node in exported.model.graph}
     owners: dict[Any, str] = {}
     for op in kernels:
@@ -279,14 +279,14 @@ def _owners(exported: Exported, kernels: list[Any], facts: dict[str, dict[str, s
         for name in facts[kernel].get("originalLayersNames", "").split(","):
             if found := longest_beginning(name, ours, "_/."):
                 owners.setdefault(found, kernel)
-    for node in ours.values():  # a batch norm that is in its convolution
+    for node in ours.values():  # a batch norm that was folded into its convolution
         first = next((owners[each.name] for each in producers(node) if each.name in owners), None)
         if node.op_type == "BatchNormalization" and first is not None:
             owners.setdefault(node.name, first)
-    # A convolution that took in what comes after it can have lost its name, and goes by that of its ReLU.
+    # A convolution that absorbed later operators may have lost its name and have that of its ReLU.
     for name, kernel in list(owners.items()):
         take_in(owners, ours[name], kernel, lambda node, each: node.op_type not in FIRST and each.op_type in _TAKEN_IN)
-    # A kernel with no name of ours at all is what reads the results of the kernels before it, and is of its kind.
+    # A kernel with none of our names is matched by kind and by the kernels whose results it reads.
     for op in kernels:
         kernel, kinds = op.get_friendly_name(), _KINDS.get(facts[op.get_friendly_name()].get("layerType", ""), ())
         if not kinds or kernel in owners.values():

@@ -23,7 +23,7 @@ def unavailable() -> str | None:
 
 
 class ReferenceProgram(Program):
-    """The nodes of the model one after the other, on NumPy arrays."""
+    """Runs the nodes of the model one by one on NumPy arrays."""
 
     def __init__(self, exported: Exported, options: BuildOptions) -> None:
         import onnx
@@ -45,7 +45,7 @@ class ReferenceProgram(Program):
         return [torch.from_numpy(np.array(value)) for value in self._evaluator.run(None, self._feed(inputs))]
 
     def kernels(self) -> list[Kernel]:
-        """The nodes as they are."""
+        """One kernel for each node."""
         nodes = self._exported.model.graph
         return [described(self._exported, str(node.name), node.op_type, [node]) for node in nodes]
 

@@ -17,7 +17,7 @@ LIBRARY = Library(
     ("tensorrt-rtx-cu13-libs", "tensorrt-rtx-cu13-bindings"),
 )  # fmt: skip
 DEFAULT_TARGET = "SM89"
-"""What is built for where there is no GPU to ask: Ada, the commonest of the targets."""
+"""The target if there is no GPU here: Ada, the most common one."""
 TARGETS = {(7, 5): "SM75", (8, 0): "SM80", (8, 6): "SM86", (8, 9): "SM89", (12, 0): "SM120", (12, 1): "SM121"}
 
 

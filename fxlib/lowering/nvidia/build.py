@@ -1,8 +1,7 @@
 """Builds one TensorRT engine and exits: `python build.py JOB.json`.
 
-A process of its own, because the first logger of a process is the only one TensorRT keeps, because a crash in a
-native library must not take the caller along, and because a build cannot be interrupted except by killing it.
-Imports nothing of fxlib.
+It runs in a separate process, because TensorRT keeps only the first logger of a process, because a crash in a native
+library must not end the caller, and because a build can only be interrupted by killing it. Imports nothing of fxlib.
 
 The job is `{"module", "onnx", "plan", "result", "profiles", "capability", "timing_cache", "level"}`.
 The result file gets `{"ok", "error", "version", "seconds", "bytes", "layers_text", "log", "profiles"}`.

@@ -29,7 +29,7 @@ def parse(text: str) -> list[Kernel]:
     for line in text.splitlines():
         match = _HEAD.match(line.strip())
         if match is None or not (match["inputs"] or match["outputs"]):
-            continue  # not a kernel: streams waiting for each other have no tensors
+            continue  # not a kernel: waits between streams have no tensors
         tactic = re.search(r"TacticName: ([^,]*)", match["rest"])
         onnx = tuple(dict.fromkeys(m["name"] for m in _ONNX.finditer(match["rest"])))
         nodes = tuple(dict.fromkeys(name.split("/")[0] for name in onnx))  # an ONNX node is called `<fx node>/<op>`
@@ -47,7 +47,7 @@ def parse(text: str) -> list[Kernel]:
 
 
 def _tensors(text: str | None) -> list[tuple[str, int]]:
-    """The type and the bytes of each."""
+    """The type and size in bytes of each tensor."""
     found = []
     for match in _TENSOR.finditer(text or ""):
         sizes = [abs(int(size)) for size in match["dims"].split(",") if size.strip().lstrip("-").isdigit()]

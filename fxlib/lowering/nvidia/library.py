@@ -1,4 +1,4 @@
-"""The library of an engine that has TensorRT's API: whether it is here, in which version, and NVIDIA's driver.
+"""The library of an engine that has TensorRT's API: whether it is installed, its version, and NVIDIA's driver.
 
 Nothing native is loaded here.
 """
@@ -20,13 +20,13 @@ class Library:
     """The engine's name."""
     label: str
     modules: tuple[str, ...]
-    """Names that it may have as a module."""
+    """Possible names of its module."""
     packages: tuple[str, ...]
-    """What pip installs it from; the last has its version."""
+    """The packages to install with pip; the last one has its version."""
 
     @property
     def module(self) -> str | None:
-        """The module's name, or None where it is not installed."""
+        """The module's name, or None if it is not installed."""
         return next((name for name in self.modules if find_spec(name) is not None), None)
 
     @property
@@ -37,13 +37,13 @@ class Library:
             return "?"
 
     def missing(self) -> str | None:
-        """None where it is installed, else a sentence that says how to install it."""
+        """None if it is installed; otherwise a sentence that says how to install it."""
         if self.module is None:
             return f"its Python package is not installed; `pip install {' '.join(self.packages)}` adds it"
         return None
 
 
 def has_driver() -> bool:
-    """Whether NVIDIA's driver library is on this machine; to be known before any TensorRT library is loaded."""
+    """Whether NVIDIA's driver library is on this machine; must be checked before any TensorRT library is loaded."""
     name = "nvcuda" if sys.platform == "win32" else "cuda"
     return ctypes.util.find_library(name) is not None

@@ -1,8 +1,7 @@
 """Programs of TensorRT and TensorRT-RTX.
 
-Engines are built in a child process (`build.py`). Where there is no GPU the engine is built all the same (TensorRT-RTX)
-and its kernels can be read; calling it says that there is no GPU to run it on. Nothing native is loaded here before the
-driver is looked for.
+Engines are built in a child process (`build.py`). Without a GPU, TensorRT-RTX can still build the engine and list its
+kernels; calling it then raises. No native library is loaded before the driver was found.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class TensorrtProgram(Program):
     """A built engine; it is loaded onto the GPU at the first call."""
 
     def __init__(self, library: Library, exported: Exported, options: BuildOptions, target: str | None = None) -> None:
-        """`target` is the GPU that the engine is built for, where the library builds for others than the one here."""
+        """`target` is the GPU to build for, if the library can build for one other than the one here."""
         self.library = library
         data = ir.to_proto(exported.model).SerializeToString()
         job: dict[str, Any] = {
@@ -141,7 +140,7 @@ class TensorrtProgram(Program):
 
 
 def _profiles(exported: Exported, options: BuildOptions) -> dict[str, list[list[int]]]:
-    """A shape range for every input with a dynamic dimension: what the caller gave, else what the model was lowered
+    """A shape range for every input with a dynamic dimension: the caller's, or else the one the model was lowered
     for."""
     names = [str(value.name) for value in exported.model.graph.inputs]
     chosen = {**exported.profiles, **options.profiles}
@@ -153,7 +152,7 @@ def _device() -> str:
 
 
 def _owned(path: Path) -> bool:
-    """A plan is a program: only one that we wrote, and nobody else could have written, is used."""
+    """Whether only this user could have written a plan: a plan is executable code, so no other is loaded."""
     if not hasattr(os, "getuid"):
         return True
     facts = path.stat()

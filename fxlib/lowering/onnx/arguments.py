@@ -1,4 +1,4 @@
-"""The forms that torch accepts for one argument, as the one that converters work on."""
+"""Normalises the forms that torch accepts for an argument to the one that converters use."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NAMES = {"axis": "dim", "keepdims": "keepdim", "self": "input"}
 
 
 def listed(value: Any) -> list[Any]:
-    """One thing or several: `2` and `[2]` mean the same."""
+    """One value or several: `2` and `[2]` mean the same."""
     return list(as_sequence(value))
 
 
 def spread(values: Sequence[Any]) -> list[Any]:
-    """Things one by one or together: `f(2, 3)` and `f((2, 3))` mean the same."""
+    """Separate values or one sequence: `f(2, 3)` and `f((2, 3))` mean the same."""
     return listed(values[0]) if len(values) == 1 else list(values)
 
 
 def per_dimension(value: Any, count: int) -> list[Any]:
-    """One thing for each of `count` dimensions, or the same for all: `2` and `[2]` mean `[2, 2]`."""
+    """One value for each of `count` dimensions, or the same for all: `2` and `[2]` mean `[2, 2]`."""
     given = listed(value)
     return given * count if len(given) == 1 else given
 

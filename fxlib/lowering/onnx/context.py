@@ -1,7 +1,7 @@
-"""What a converter works with: it emits ONNX nodes, constants, parameters and dimensions into one graph.
+"""The interface for converters: it emits ONNX nodes, constants, parameters and dimensions into one graph.
 
-A converter sees three kinds of arguments. A tensor is an `onnx_ir.Value`. A number, string, dtype or `None` is
-itself. A size that depends on a dynamic dimension is a `torch.SymInt`; `Context.shape` and `Context.number` turn it
+A converter sees three kinds of arguments. A tensor is an `onnx_ir.Value`. A number, string, dtype or `None` is passed
+unchanged. A size that depends on a dynamic dimension is a `torch.SymInt`; `Context.shape` and `Context.number` turn it
 into ONNX nodes when a converter needs it as data.
 """
 
@@ -28,7 +28,7 @@ TensorRT >= 10."""
 
 INT64_MAX = 2**63 - 1
 ORIGIN = "lowering_origin"
-"""Key of a node's meta: its name in the whole graph, where the node is a copy in a part and may have another."""
+"""Key of a node's meta: its name in the whole graph; its copy in a part may have another name."""
 
 
 class Context:
@@ -37,7 +37,7 @@ class Context:
     def __init__(self, root: torch.nn.Module, check: bool = False) -> None:
         self.root = root
         self.check = check
-        """Whether only the reasons against a conversion are wanted: then parameters need no data."""
+        """Whether only the reasons against a conversion are needed; parameters then need no data."""
         self.nodes: list[ir.Node] = []
         self.initializers: dict[str, ir.Value] = {}
         self.parameters: dict[str, torch.Tensor] = {}
@@ -53,7 +53,7 @@ class Context:
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
         self._dims: dict[str, ir.Value] = {}
         self._by_id: dict[int, ir.Value] = {}
-        self._held: list[torch.Tensor] = []  # an id is only good while its tensor lives
+        self._held: list[torch.Tensor] = []  # an id is valid only while its tensor lives
         self._names: dict[str, int] = {}
 
     # -- values
@@ -88,7 +88,7 @@ class Context:
         return {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}.get(type(value), torch.int64)
 
     def static(self, size: Any, what: str) -> int:
-        """`size` as a plain int; a dynamic one is refused with the thing that needs it named."""
+        """`size` as a plain int; raises for a dynamic one, naming what needs it."""
         if isinstance(size, int):
             return size
         raise Unsupported(f"{what} must be a constant, but it depends on a dynamic dimension ({size})", "FX402")
@@ -117,7 +117,7 @@ class Context:
         """
         first = next((self._dtype[v] for v in inputs if isinstance(v, ir.Value)), None)
         ready = [v if v is None or isinstance(v, ir.Value) else self.constant(v, first) for v in inputs]
-        # Trailing optional inputs are dropped, inner ones stay as gaps: that is how ONNX writes optional inputs.
+        # Trailing optional inputs are dropped, inner ones stay as gaps: this is ONNX's convention.
         while ready and ready[-1] is None:
             ready.pop()
         kept = [_attribute(k, v) for k, v in attributes.items() if v is not None]
@@ -187,7 +187,7 @@ class Context:
         return found
 
     def own(self, module: torch.nn.Module, name: str) -> ir.Value | None:
-        """A parameter or buffer of the module that is being converted, or None where it has none."""
+        """A parameter or buffer of the module that is being converted, or None if it has none."""
         tensor = getattr(module, name, None)
         owner = None if self.current is None else self.current.target
         return None if tensor is None else self.parameter(f"{owner}.{name}", tensor)
@@ -200,7 +200,7 @@ class Context:
         self._symbols.setdefault(name, (value, axis))
 
     def known(self, size: torch.SymInt, value: ir.Value) -> None:
-        """Declare that a size, which may be an expression, is the scalar `value`."""
+        """Declare that the scalar `value` holds a size, which may be an expression."""
         self._dims[str(size.node.expr)] = value
 
     def number(self, size: Any) -> ir.Value:
@@ -270,10 +270,9 @@ class Context:
         return result
 
     def result_type(self, *values: Any) -> torch.dtype:
-        """The dtype torch computes in, from the examples of the operands (0-d tensors and numbers promote as in
+        """The dtype in which torch computes, from the operands' examples (0-d tensors and numbers promote as in
         torch)."""
-        # The shape of an intermediate result is not known; it is a tensor with dimensions, which is all that
-        # promotion asks.
+        # The shape of an intermediate result is unknown; promotion only needs to know that it has dimensions.
         examples = [
             self._fake.get(v, torch.empty(1, dtype=self._dtype[v], device="meta")) if isinstance(v, ir.Value) else v
             for v in values
@@ -289,7 +288,7 @@ class Context:
     def reshape(self, value: ir.Value, sizes: Sequence[Any]) -> ir.Value:
         sizes = list(sizes)
         dynamic = [i for i, s in enumerate(sizes) if not isinstance(s, int)]
-        # One unknown size is what -1 is for; it saves the Shape/Gather/Concat chain in the usual case of a dynamic
+        # -1 can stand for one unknown size; it saves the Shape/Gather/Concat chain in the usual case of a dynamic
         # batch.
         if len(dynamic) == 1 and -1 not in sizes and 0 not in sizes:
             sizes[dynamic[0]] = -1
@@ -305,16 +304,16 @@ class Context:
     def batched(
         self, value: ir.Value, spatial: int, convert: Callable[[ir.Value], ir.Value], rank: int | None = None
     ) -> ir.Value:
-        """`convert(value)` for an operator over `spatial` dimensions after batch and channels. torch takes a value
-        without a batch too and ONNX does not, so that such a value gets one for the time being. `rank` is to be given
-        where the value's shape is not known."""
+        """`convert(value)` for an operator over `spatial` dimensions after batch and channels. torch also takes a value
+        without a batch and ONNX does not, so such a value gets one temporarily. Give `rank` if the value's shape is
+        unknown."""
         if (self.rank(value) if rank is None else rank) == spatial + 2:
             return convert(value)
         first = self.constant([0])
         return self.op("Squeeze", convert(self.op("Unsqueeze", value, first)), first)
 
     def slices(self, value: ir.Value, sizes: Sequence[Any]) -> ir.Value:
-        """The first of each dimension, as many as `sizes` says."""
+        """The first `sizes` elements of each dimension."""
         if tuple(self.sizes(value)) == tuple(sizes):
             return value
         axes = list(range(len(sizes)))
@@ -326,7 +325,7 @@ class Context:
 
 
 def _attribute(name: str, value: Any) -> ir.Attr:
-    # ir.node() finds the type of an attribute by asking for protocols, which takes longer than all the rest of a node.
+    # ir.node() determines the type of an attribute by protocol checks, which takes most of the time for a node.
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     several = first is not value
     if isinstance(first, int):

@@ -33,7 +33,7 @@ def onnx_type(dtype: torch.dtype) -> ir.DataType:
 
 
 def limits(dtype: torch.dtype) -> tuple[float, float]:
-    """The least and the greatest number of a dtype, infinite ones included."""
+    """The smallest and largest value of a dtype, including infinities."""
     if dtype.is_floating_point:
         return -float("inf"), float("inf")
     info = torch.iinfo(dtype)

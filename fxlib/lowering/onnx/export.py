@@ -38,7 +38,7 @@ WRITTEN = "forward writes to a parameter or buffer that it also reads, but an en
 
 @dataclass
 class Exported:
-    """An ONNX model and how its inputs and outputs belong to the graph's.
+    """An ONNX model and the mapping of its inputs and outputs to those of the graph.
 
     `inputs` are indices of the graph's tensor placeholders in the model's input order. `outputs` is the flattened
     output of the graph: the position of each tensor among the model's outputs, or a Python constant.
@@ -56,11 +56,11 @@ class Exported:
 
     @property
     def ends(self) -> dict[str, str]:
-        """The ONNX node that gives an FX node's value, its last one -> that FX node."""
+        """The last ONNX node of an FX node, which produces its value -> that FX node."""
         return {names[-1]: node for node, names in self.nodes.items()}
 
     def origins(self, onnx: str) -> list[str]:
-        """The FX nodes that an ONNX node is of."""
+        """The FX nodes that an ONNX node comes from."""
         return [node for node, names in self.nodes.items() if onnx in names]
 
 
@@ -73,7 +73,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Number:
-    """An output that is an integer and not known before the call: the position of a scalar among the outputs."""
+    """An integer output that is known only at run time: the position of a scalar among the outputs."""
 
     index: int
 
@@ -122,8 +122,8 @@ def convert(
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a node stays in PyTorch: the rule's code, and a text for the user. `cause` names the earlier node that it
-    stays for, where there is one."""
+    """Why a node stays in PyTorch: the rule's code, and a text for the user. `cause` names the earlier node that causes
+    it, if any."""
 
     code: str
     text: str
@@ -151,7 +151,7 @@ class _Exporter:
         self.places: list[int] = []
         self.output: Node | None = None
         self.foreign: dict[Node, Unsupported] = {}
-        """The placeholders of which ONNX has no such tensors, with the reason."""
+        """The placeholders whose type ONNX lacks, with the reason."""
 
     def run(self) -> dict[Node, Reason]:
         problems: dict[Node, Reason] = {}
@@ -177,7 +177,8 @@ class _Exporter:
         return problems
 
     def _cause(self, node: Node) -> str | None:
-        """The earlier node that this one stays in PyTorch for, where a value that it has or takes is not known."""
+        """The earlier node that causes this one to stay in PyTorch, because its value or one of its inputs is
+        unknown."""
         unknown = (value for each in (node, *node.all_input_nodes) if isinstance(value := self.values[each], Unknown))
         cause = next((value.cause for value in unknown), None)
         return None if cause == node.name else cause
@@ -185,7 +186,7 @@ class _Exporter:
     def _placeholder(self, node: Node, index: int) -> None:
         fake = self.values[node]
         if isinstance(fake, torch.SymInt):
-            # A size that another part found comes as a scalar.
+            # A size that another part computed is passed as a scalar.
             scalar = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), torch.empty((), dtype=torch.int64))
             self.ctx.known(fake, scalar)
             self.env[node] = fake
@@ -255,13 +256,13 @@ class _Exporter:
         return self._bind(node, result, fake)
 
     def _must_run(self, node: Node) -> bool:
-        """Whether a node that gives no tensor has an effect: it writes, or is called for what it does."""
+        """Whether a node without tensor results has a side effect."""
         if node.op == "call_function" and self.values[node] is None and not is_library_function(node.target):
             return True
         return bool(writes_to(self.gm, node))
 
     def _missing(self, source: Node, value: Any) -> bool:
-        """Whether a converter left out a result, as most do with those that only a gradient needs."""
+        """Whether a converter left out a result, as most do for results that only gradients need."""
         return value is None and self.values.get(source) is not None and _has_tensor(self.values[source])
 
     def _bind(self, node: Node, result: Any, fake: Any) -> Any:
@@ -275,7 +276,7 @@ class _Exporter:
                 return result
             return self.ctx.bind(result, fake)
         if isinstance(result, ir.Value) and isinstance(fake, (tuple, list)):
-            result = (result, *[None] * (len(fake) - 1))  # a converter that gives the first of several results
+            result = (result, *[None] * (len(fake) - 1))  # a converter that returns only the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
             return tuple(
@@ -284,7 +285,7 @@ class _Exporter:
         return result
 
     def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:
-        """The model. What the graph returns but cannot be an output of one is written to `problems`."""
+        """The model. Values that the graph returns but ONNX cannot output are written to `problems`."""
         assert self.output is not None
         self.ctx.current, self.ctx.module_path = self.output, ""
         held: Any = lambda node: _Held(node, self.env[node])  # noqa: E731  (no argument of a node is of its type)
@@ -341,14 +342,14 @@ class _Exporter:
         return Exported(model, self.places, outputs, (spec, rebuilt), parameters, by_node)
 
     def _size(self, number: Any) -> ir.Value:
-        """A size that is known only when the model runs, as a scalar."""
+        """A size that is known only at run time, as a scalar."""
         if not isinstance(number, torch.SymInt):
             raise Unsupported(f"{number} depends on a dynamic dimension and is not an integer", "FX402")
         return self.ctx.bind(self.ctx.number(number), torch.empty((), dtype=torch.int64))
 
 
 class _Held:
-    """Keeps pytree from looking into the value of a node while the output's own structure is taken apart."""
+    """Hides the value of a node from pytree while the output's own structure is flattened."""
 
     def __init__(self, node: Node, value: Any) -> None:
         self.node = node
@@ -373,7 +374,7 @@ def _has_tensor(value: Any) -> bool:
 def functionalize(gm: GraphModule) -> None:
     """Let every later reader of a tensor that was written in place read the writing node instead.
 
-    In place, so that both names mean the same tensor; the graph computes what it did before.
+    Changes the graph in place; results stay the same, since both names mean the same tensor.
     """
     for node in list(gm.graph.nodes):
         if node.target is operator.setitem or not node.args or node.args[0] not in writes_to(gm, node):

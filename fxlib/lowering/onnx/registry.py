@@ -1,4 +1,4 @@
-"""Which converter serves which target.
+"""The registry of converters by target.
 
 A converter is a function `(context, *torch_arguments) -> value` whose signature is that of the torch operator: binding
 a node's arguments is then an ordinary Python call. `@op("relu")` registers it for every spelling of that name:
@@ -62,7 +62,7 @@ def aten(*names: str) -> Callable[[Converter], Converter]:
 
 
 def refused(reason: str, code: str, *names: str) -> None:
-    """Register operators that no engine shall compute, with the reason and its rule."""
+    """Register operators that must not be converted, with the reason and its rule."""
 
     def refuse(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         raise Unsupported(reason, code)
@@ -92,14 +92,14 @@ def module(*classes: type) -> Callable[[Converter], Converter]:
 
 
 def of_module(converter: Converter, *attributes: str) -> Converter:
-    """The converter of a module that calls its function with these attributes of itself after its input."""
+    """The converter of a module that calls its function with the input and these attributes of the module."""
     return lambda ctx, m, input: converter(ctx, input, *(getattr(m, name) for name in attributes))
 
 
 def find(op: str, target: Any, owner: torch.nn.Module | None) -> Converter | None:
     """The converter of a node, or None. `owner` is the module of a `call_module` node."""
     if op == "call_module":
-        # Only exact classes: a subclass may have another forward.
+        # Exact classes only: a subclass may have another forward.
         return MODULES.get(type(owner))
     if op == "call_method":
         return METHODS.get(target)

@@ -1,1 +1,1 @@
-"""Passes for graphs of one set of operators."""
+"""Passes for graphs of one operator set."""

@@ -1,4 +1,4 @@
-"""Partitions while they grow: which nodes depend on which, and which partitions can become one without a cycle."""
+"""Growing partitions: dependencies between nodes, and partitions that can be merged without a cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Growth", "Reachability"]
 
 
 class Reachability:
-    """Which nodes depend on which, as bits of integers: bit ``i`` stands for the ``i``-th node."""
+    """Dependencies between nodes, as bits of integers: bit ``i`` stands for the ``i``-th node."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
@@ -30,7 +30,7 @@ class Reachability:
 
 
 class _Group:
-    """A partition while it grows: its members and all that depends on one of them, as bits, and its users."""
+    """A partition while it grows: its members, the nodes that depend on them (as bits), and its users."""
 
     def __init__(self, number: int, node: Node, order: int, reach: Reachability) -> None:
         self.rank = number
@@ -60,13 +60,13 @@ class Growth:
         self._numbers = itertools.count()
 
     def open(self, node: Node, order: int) -> int:
-        """Begin a partition with one node; ``order`` is the node's position, counted from the graph's end."""
+        """Start a partition with one node; ``order`` is the node's position, counted from the graph's end."""
         number = next(self._numbers)
         self._groups[number] = _Group(number, node, order, self._reach)
         return number
 
     def in_order_of_opening(self) -> list[int]:
-        """All partitions; one that was joined from several counts as the first of them."""
+        """All partitions in order of opening; a merged one counts as its first part."""
         return sorted(self._groups, key=lambda number: self._groups[number].rank)
 
     def that_use(self, node: Node) -> list[int]:
@@ -74,7 +74,7 @@ class Growth:
         return [number for user in node.users for number, group in self._groups.items() if user in group.nodes]
 
     def join(self, numbers: Iterable[int]) -> None:
-        """Merge the first of these partitions with each of the others where that closes no cycle."""
+        """Merge each other partition into the first one, unless that creates a cycle."""
         groups = self._groups
         first: int | None = None
         for other in dict.fromkeys(numbers):
@@ -93,7 +93,7 @@ class Growth:
         for user in one.users | two.users:
             if not bit[user] & members:
                 reached |= bit[user] | below[user]
-        # A partition runs as one: whoever reaches a member of it reaches all that depends on any other member.
+        # A partition runs as one: a node that leads to one member leads to everything that depends on any member.
         rest = [group for group in self._groups.values() if group is not one and group is not two]
         while not reached & members:
             entered = [group for group in rest if group.members & reached]

@@ -1,4 +1,4 @@
-"""Partitions of a graph made of the nodes that a backend supports, as few and as large as possible without cycles."""
+"""Partitions of the nodes that a backend supports, as few and as large as possible without cycles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NON_COMPUTE_OPS = frozenset({"torch.ops.aten.view", "_operator.getitem"})
 
 
 class Partition:
-    """Nodes that go together: ``nodes`` maps each to its position, counted from the graph's end."""
+    """The nodes of one partition: ``nodes`` maps each to its position, counted from the graph's end."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class CapabilityBasedPartitioner:
         operator_support: which nodes are supported.
         allows_single_node_partition: keep partitions with a single computing node.
         non_compute_ops: qualified names of functions that are not worth a partition by themselves.
-        allowed_single_node_partition_ops: those that are, even alone.
+        allowed_single_node_partition_ops: those that are worth a partition even alone.
         skip_horizontal_fusion: do not merge partitions on account of an unsupported node.
     """
 
@@ -81,10 +81,10 @@ class CapabilityBasedPartitioner:
         return self.operator_support.is_node_supported(dict(self.graph_module.named_modules()), node)
 
     def propose_partitions(self) -> list[Partition]:
-        """The partitions, those of the graph's end first.
+        """The partitions, starting at the graph's end.
 
         From the last node to the first, a supported node opens a partition, and partitions are merged, in the order of
-        their opening, wherever that closes no cycle with what lies between or with other partitions.
+        their opening, unless that creates a cycle.
         """
         nodes = list(self.graph_module.graph.nodes)
         submodules = dict(self.graph_module.named_modules())
@@ -144,7 +144,7 @@ def _keep_items_with_their_tuple(nodes: list[Node], partitions: list[Partition])
 
 
 def _bookends(partition: Partition, passive: set[str]) -> set[Node]:
-    """The nodes of these functions before and after which the partition has nothing else."""
+    """The nodes of these functions at the beginning and end of the partition."""
     found: set[Node] = set()
 
     def is_outside(node: Node, edge: str) -> bool:

@@ -13,7 +13,7 @@ __all__ = ["PassBase", "PassResult"]
 
 
 class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
-    """What a pass gives: the module, and whether it was changed."""
+    """The result of a pass: the module, and whether it was changed."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
 
 
 class PassBase(abc.ABC):
-    """A pass: override ``call``, and ``requires`` and ``ensures`` to check what goes in and comes out."""
+    """A pass: override ``call``, and ``requires`` and ``ensures`` to check its input and result."""
 
     def __call__(self, graph_module: GraphModule) -> PassResult | None:
         self.requires(graph_module)
@@ -35,7 +35,7 @@ class PassBase(abc.ABC):
         """The pass itself."""
 
     def requires(self, graph_module: GraphModule) -> None:  # noqa: B027
-        """Raises when the module is not fit for the pass."""
+        """Raises if the module is not suitable for the pass."""
 
     def ensures(self, graph_module: GraphModule) -> None:  # noqa: B027
-        """Raises when the pass has left the module unfit."""
+        """Raises if the result of the pass is not valid."""

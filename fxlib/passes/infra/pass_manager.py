@@ -40,12 +40,12 @@ def pass_result_wrapper(fn: Pass) -> Callable[..., PassResult | None]:
     def wrapped(module: nn.Module) -> PassResult | None:
         return _as_result(fn(module), module)
 
-    wrapped.__name__ = _name_of(fn)  # an object may have none
+    wrapped.__name__ = _name_of(fn)  # objects may lack a name
     return wrapped
 
 
 def _as_result(made: object, given: nn.Module) -> PassResult | None:
-    """What a pass has returned, as a result: nothing means that it has changed what it was given."""
+    """The return value of a pass as a result: None means that it changed the module in place."""
     match made:
         case PassResult():
             return made
@@ -59,7 +59,7 @@ def _as_result(made: object, given: nn.Module) -> PassResult | None:
 def _topological_sort_passes(passes: list[Pass], constraints: list[Constraint]) -> list[Pass]:
     if not constraints:
         return passes
-    # By number, so that a pass may be there twice and need not be hashable.
+    # By number, so that a pass may occur twice and need not be hashable.
     order: TopologicalSorter[int] = TopologicalSorter({number: () for number in range(len(passes))})
     for (i, a), (j, b) in permutations(enumerate(passes), 2):
         if a is not b and not all(constraint(a, b) for constraint in constraints):
@@ -84,7 +84,7 @@ class PassManager:
         constraints: each takes two passes and returns false when the first must not come before the second.
         steps: how often the passes are run at most.
         run_checks_after_each_pass: call ``check`` after each.
-        suppress_check_failures: kept for callers that pass it.
+        suppress_check_failures: not used; kept for compatibility.
     """
 
     passes: list[Pass]
@@ -137,7 +137,7 @@ class PassManager:
         self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: nn.Module) -> None:
-        """Raises when a module is not as it should be; does nothing unless overridden."""
+        """Raises if a module is not valid; does nothing unless overridden."""
 
     def __call__(self, module: nn.Module) -> PassResult:
         """Runs the passes on ``module``.
@@ -152,7 +152,7 @@ class PassManager:
         return PassResult(rounds[-1].graph_module if rounds else module, any(each.modified for each in rounds))
 
     def _rounds(self, module: nn.Module) -> Iterator[PassResult]:
-        """The results of running all passes, until nothing changes but at most ``steps`` times."""
+        """Run all passes until nothing changes, but at most ``steps`` times."""
         for _ in range(self.steps):
             result = self._round(module)
             yield result

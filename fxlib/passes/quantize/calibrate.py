@@ -1,4 +1,4 @@
-"""Calibration: run the float graph on examples, let an observer see every value that will be 8-bit."""
+"""Calibration: run the float graph on examples, with an observer for every value that will be 8-bit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def calibrate(
     observer: str = "minmax",
     progress: Progress | None = None,
 ) -> dict[Node, QParams]:
-    """Scale and zero point of every value that the plan wants in 8 bits; values that must share one do.
+    """Scale and zero point of every value that the plan has in 8 bits; some values share theirs.
 
     Args:
         data: each item is the tuple of inputs, or the only input, of one run.
@@ -36,7 +36,8 @@ def calibrate(
 
     Raises:
         KeyError: unknown observer.
-        ValueError: ``data`` is empty, or all its tensors are, or has NaN in it, or an infinity where its range counts.
+        ValueError: ``data`` is empty, has only empty tensors, or contains NaN, or an infinity in a value that is
+            quantized.
     """
     if not isinstance(observer, str) or observer not in OBSERVERS:
         raise KeyError(f"no observer {observer!r}; known: {', '.join(OBSERVERS)}")
@@ -68,7 +69,7 @@ def calibrate(
 def _check_numbers(graph_module: GraphModule, watched: Collection[Node], inputs: Sequence[Any], example: int) -> None:
     """
     Raises:
-        ValueError: an input has NaN, or one that is rounded to 8 bits an infinity, which no range covers.
+        ValueError: an input contains NaN, or a quantized one an infinity, which no range covers.
     """
     for node, value in zip(graph_module.graph.find_nodes(op="placeholder"), inputs, strict=False):
         for tensor in tensors_in(value):
@@ -81,7 +82,7 @@ def _check_numbers(graph_module: GraphModule, watched: Collection[Node], inputs:
 
 
 def refused_example(example: int, error: Exception) -> ValueError:
-    """The error for an example that the model fails on."""
+    """The error for an example on which the model fails."""
     return ValueError(
         f"quantize_static() got data that the model fails on, in example {example}, counted from 0: "
         f"{str(error).splitlines()[0]}"

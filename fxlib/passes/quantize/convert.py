@@ -1,8 +1,8 @@
 """Rewriting a float graph into 8-bit form, by a plan and calibrated ranges.
 
-Every value has a float form, an 8-bit form, or both, made when first wanted. Two forms of result: *kernels*, with
-modules that call int8 kernels, and *qdq*, float operators between explicit `quantize` and `dequantize`, which is what
-lowering to other engines reads.
+Every value has a float form, an 8-bit form, or both, created on first use. Two forms of result: *kernels*, with modules
+that call int8 kernels, and *qdq*, float operators between explicit `quantize` and `dequantize`, the form from which
+other engines are lowered.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _IN_PLACE_TOO = frozenset((F.selu, F.elu, F.silu, F.mish, F.hardswish, F.hardsig
 
 
 def to_kernels(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool = True) -> GraphModule:
-    """A new GraphModule whose planned layers run on int8 kernels; chains of them stay 8-bit."""
+    """A new GraphModule whose planned layers run on int8 kernels; values between them stay 8-bit."""
     return _Converter(root, plan, ranges, per_channel).convert()
 
 
 def wanting_eight_bits(graph: Graph, plan: Plan) -> set[Node]:
-    """Values that some 8-bit operator reads; a carrier or a sum is one only if its own result is so read."""
+    """Values that some 8-bit operator reads; a carrier or a sum counts only if its own result is read in 8 bits."""
     layer_of = {layer.last: layer for layer in plan.layers.values()}
     sum_of = {last: add for add, last in plan.sums.items()}
     wanted: set[Node] = {layer.node.args[0] for layer in plan.layers.values()}  # type: ignore[misc]
@@ -121,10 +121,10 @@ class _Converter:
             and len(node.args) == 1
             and len(source.users) == 1
         ):  # type: ignore[union-attr]
-            made.kwargs = {"inplace": True}  # nobody else reads the layer's result
+            made.kwargs = {"inplace": True}  # it is the only reader of the layer's result
 
     def _into_layer(self, node: Node) -> bool:
-        """Make an ELU or SELU that alone reads a wide layer's float result part of the layer."""
+        """Fuse an ELU or SELU into a wide layer if it is the only reader of the float result."""
         source = node.all_input_nodes[0] if len(node.all_input_nodes) == 1 else None
         parameters = _elu_parameters(self.root, node)
         if source is None or parameters is None or len(source.users) != 1 or source not in self.layer_of:
@@ -159,7 +159,7 @@ class _Converter:
         kind = QuantizedConv2d if isinstance(module, nn.Conv2d) else QuantizedLinear
         place = str(node.target)
         if any(place.startswith(f"{each.target}.") for each in self.root.graph.find_nodes(op="call_module")):
-            place = place.replace(".", "_")  # the module around it is called whole, and stays as it is
+            place = place.replace(".", "_")  # the module around it is called as a whole and stays
         path, index = f"{place}_int8", 1
         while path in self.modules:
             path, index = f"{place}_int8_{index}", index + 1
@@ -217,7 +217,7 @@ def _elu_parameters(root: GraphModule, node: Node) -> tuple[float, float, float]
 def _some(
     special: Collection[Node | None], change: Callable[[Node], Node], made: dict[Node, Node]
 ) -> Callable[[Node], Node]:
-    """A mapping of arguments that treats some nodes specially."""
+    """A mapping of arguments with replacements for some nodes."""
     return lambda n: change(n) if n in special else made[n]
 
 
@@ -232,7 +232,8 @@ def _pooling(root: GraphModule, node: Node) -> tuple[Any, ...]:
 
 
 def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool = True) -> GraphModule:
-    """A new GraphModule in exchange form: float operators, with Q and DQ on every value that the plan has in 8 bits.
+    """A new GraphModule in exchange form: float operators, with quantize and dequantize around every value that the
+    plan has in 8 bits.
 
     A layer becomes ``F.conv2d`` or ``F.linear`` on a dequantized int8 weight (a buffer with its scales beside it), and
     keeps its name.
@@ -241,7 +242,7 @@ def to_qdq(root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_chann
 
 
 class _Exchange:
-    """The exchange form while it is written."""
+    """Builds the exchange form."""
 
     def __init__(self, root: GraphModule, plan: Plan, ranges: dict[Node, QParams], per_channel: bool) -> None:
         self.root, self.plan, self.ranges, self.per_channel = root, plan, ranges, per_channel
@@ -264,7 +265,7 @@ class _Exchange:
         return self._module()
 
     def _read(self, node: Node) -> Collection[Node]:
-        """Of the values that a node reads those that it reads in 8 bits."""
+        """The inputs that a node reads in 8 bits."""
         plan, wanted = self.plan, self.wanted
         if node in self.additions:
             return (self.additions[node],)

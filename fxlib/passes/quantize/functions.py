@@ -26,7 +26,7 @@ __all__ = [
     "quantized_relu",
 ]
 
-_memory = LargeResult()  # of a network's wide input
+_memory = LargeResult()  # for a network's large input
 _CHUNK = 1 << 17  # elements: a float32 chunk of 512 KB stays in the core's cache between the three steps
 
 
@@ -63,7 +63,7 @@ def quantize(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
         return torch.add(shift, flat, alpha=1 / scale).clamp_(0, 255).to(torch.uint8).view(x.shape)
     out = _memory.take(flat.numel(), dtype=torch.uint8)
     buffer = torch.empty(min(_CHUNK, flat.numel()), dtype=flat.dtype)
-    short = torch.empty(buffer.shape, dtype=torch.int16)  # by way of 16 bits: torch narrows float to 8 bits slowly
+    short = torch.empty(buffer.shape, dtype=torch.int16)  # via 16 bits: torch converts float to 8 bits slowly
     for start in range(0, flat.numel(), _CHUNK):
         part = flat[start : start + _CHUNK]
         scaled, steps = buffer[: part.numel()], short[: part.numel()]
@@ -102,7 +102,7 @@ def conv2d_of_levels(
     groups: int,
 ) -> torch.Tensor:
     """A convolution with the int8 levels of a weight, given as float32; its result times the scales ``[out, 1, 1]``,
-    plus the bias ``[out, 1, 1]``. TensorRT-RTX 1.7 takes int8 kernels only where a weight has one scale for all of it.
+    plus the bias ``[out, 1, 1]``. TensorRT-RTX 1.7 uses int8 kernels only for weights with a single scale.
     """
     result = F.conv2d(x, levels, None, stride, padding, dilation, groups) * scales
     return result if bias is None else result.add_(bias)
@@ -143,7 +143,7 @@ def quantized_add(
 
 @_one_operator
 def quantized_relu(q: torch.Tensor, zero_point: int) -> torch.Tensor:
-    """ReLU of a uint8 tensor: nothing below its zero."""
+    """ReLU of a uint8 tensor: values are clamped at its zero point."""
     return q.clamp_min(zero_point)
 
 

@@ -1,8 +1,8 @@
-"""Memory for large results, used again once the caller has let go of the last one.
+"""Memory for large results, reused once the caller has released the last one.
 
-A result of tens of megabytes comes from the operating system page by page in every call and goes back when it is
-freed; touching new pages then costs more than an int8 product that fills them. Here the memory is kept, and handed
-out again only when no tensor, view or array refers to it any more.
+A result of tens of megabytes is allocated by the operating system page by page in every call and returned when freed;
+touching new pages then costs more than an int8 product. Here the memory is kept, and reused only when no tensor, view
+or array refers to it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import torch
 __all__ = ["LargeResult"]
 
 LARGE = 32 << 20
-"""Bytes from which the C library's allocator always asks the operating system."""
+"""Bytes from which the C library's allocator always uses the operating system."""
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
 
 
 class LargeResult:
-    """The memory of one layer's results: at most one, of the last size and dtype asked for."""
+    """The memory of one layer's results: at most one, of the last size and dtype requested."""
 
     def __init__(self) -> None:
         self._held: torch.Tensor | None = None
         self._lock = threading.Lock()
 
     def take(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """An uninitialised tensor that nobody else holds."""
+        """An uninitialised tensor that nothing else refers to."""
         numel = 1
         for size in shape:
             numel *= size
@@ -38,7 +38,7 @@ class LargeResult:
             held = self._held
             if held is None or held.numel() != numel or held.dtype is not dtype or not _idle(held):
                 del held
-                self._held = None  # not both at once
+                self._held = None  # never hold both
                 held = self._held = torch.empty(numel, dtype=dtype)
             return held.detach().view(shape)
 
@@ -50,7 +50,7 @@ class LargeResult:
 
 
 def _idle(held: torch.Tensor) -> bool:
-    """Whether only ``held`` itself (and the handle that asks) refers to its storage."""
+    """Whether only ``held`` itself (and the handle used here) refers to its storage."""
     return bool(_use_count(held.untyped_storage()._cdata) <= _OWN_USES)
 
 

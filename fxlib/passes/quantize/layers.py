@@ -19,9 +19,9 @@ __all__ = ["DynamicQuantizedLinear", "QuantizedConv2d", "QuantizedLinear", "weig
 
 
 _BLOCK = 1 << 15
-"""Output features of a wide layer that are computed together."""
+"""Output features of a wide layer per block."""
 _ROWS = 64
-"""Rows that are: with ``_BLOCK`` 8 MB, which the C library's allocator keeps for the next block."""
+"""Rows per block: with ``_BLOCK`` 8 MB, which the C library's allocator keeps for the next block."""
 
 
 def weight_limit() -> int:
@@ -82,12 +82,12 @@ class _Static(_Quantized):
 class QuantizedLinear(_Static):
     """``post(linear(x))``: uint8 ``[..., in]`` to uint8 or float32 ``[..., out]``.
 
-    A very wide layer with a float result works block by block, so that what follows it (``elu``, the parameters of an
-    ELU or SELU) finds each block in the cache.
+    A very wide layer with a float result works block by block, so that the fused ELU or SELU (``elu`` holds its
+    parameters) reads each block from the cache.
     """
 
     elu: tuple[float, float, float] | None = None
-    """Alpha, scale and input scale of an ELU that is part of the layer; of wide layers only."""
+    """Alpha, scale and input scale of a fused ELU; for wide layers only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -169,7 +169,7 @@ class QuantizedConv2d(_Static):
         head = (q, s.scale, s.zero_point, self._packed, self.scales, self.zeros)
         if other is None or self.other is None or self.out is None:
             return torch.ops.onednn.qconv2d_pointwise(*head, self.bias, *where, *self._result())
-        # the kernel may write its result over this operand
+        # The kernel may overwrite this operand with its result.
         sink = other.clone(memory_format=torch.channels_last)
         return torch.ops.onednn.qconv2d_pointwise.binary(
             *head,
@@ -190,7 +190,7 @@ class QuantizedConv2d(_Static):
 
 
 class DynamicQuantizedLinear(_Quantized):
-    """A linear layer with an int8 weight that finds the range of each input when it comes; float32 in and out."""
+    """A linear layer with an int8 weight that computes the range of each input at run time; float32 in and out."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is None:

@@ -1,4 +1,4 @@
-"""Observers: they look at values during calibration and choose the scale and zero point of an 8-bit form.
+"""Observers: they see values during calibration and choose the scale and zero point of the 8-bit form.
 
 Activations are unsigned and affine (0..255), weights signed and symmetric (-127..127), as the kernels take them:
 ``real = scale * (quantized - zero_point)`` (Jacob et al. 2018).
@@ -41,7 +41,7 @@ class QParams:
 
 
 class Observer(Protocol):
-    """What calibration needs of an observer."""
+    """The interface of an observer."""
 
     def see(self, value: torch.Tensor) -> None:
         """Take one more value into account."""

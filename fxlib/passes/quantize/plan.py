@@ -1,8 +1,8 @@
 """Which nodes of a graph can work on 8-bit integers, and which values must share one scale.
 
 A table of kinds: *layers* hold weights, *carriers* move values without computing (they keep their input's scale),
-*sums* have a kernel of their own. All other operators stay in float, and so does all that touches memory which is
-changed in place while others look: two forms of one value would not change together.
+*sums* have a kernel of their own. All other operators stay in float, and so does everything that uses memory with
+visible in-place changes: the two forms of one value would not change together.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Plan:
     """Layers by node, sums and carriers, and for each node the representative of those that share its scale."""
 
     layers: dict[Node, Layer] = field(default_factory=dict)
-    sums: dict[Node, Node] = field(default_factory=dict)  # addition -> last node (itself or its ReLU)
+    sums: dict[Node, Node] = field(default_factory=dict)  # addition -> its last node (itself or its ReLU)
     carriers: set[Node] = field(default_factory=set)
-    swallowed: set[Node] = field(default_factory=set)  # nodes inside a layer or sum, but its last
+    swallowed: set[Node] = field(default_factory=set)  # nodes inside a layer or sum, except the last
     group: dict[Node, Node] = field(default_factory=dict)
 
     def representative(self, node: Node) -> Node:
@@ -61,7 +61,7 @@ class Plan:
         self.group[self.representative(a)] = self.representative(b)
 
     def observed(self) -> set[Node]:
-        """Nodes whose values calibration has to see."""
+        """Nodes whose values calibration must observe."""
         found = {layer.node.args[0] for layer in self.layers.values()} | {layer.last for layer in self.layers.values()}
         found |= {layer.other for layer in self.layers.values() if layer.other is not None}
         for add, last in self.sums.items():
@@ -110,7 +110,7 @@ def make_plan(graph_module: GraphModule, skip: frozenset[str] = frozenset()) -> 
 
 
 def carried(node: Node) -> list[Node]:
-    """The tensors that a carrier moves; its other inputs are sizes, which stay what they are."""
+    """The tensors that a carrier moves; its other inputs are sizes, which stay unchanged."""
     return [n for n in node.all_input_nodes if _rank(n) is not None]
 
 

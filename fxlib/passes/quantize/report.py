@@ -1,4 +1,4 @@
-"""What quantization does to each layer: its error alone, fed with the float model's values."""
+"""The quantization error of each layer by itself, on the float model's values."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["Comparing", "LayerError", "QuantizationReport", "first_result", "lay
 class LayerError:
     """One layer: its node, its module's path, the relative error of its result, and whether it was quantized.
 
-    `harm` is the relative error of the whole model where this layer alone is quantized; None where the model was
-    within the tolerance without a look at that.
+    `harm` is the relative error of the whole model if only this layer is quantized; None if it was not needed because
+    the model was within the tolerance.
     """
 
     node: str

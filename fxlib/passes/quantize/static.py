@@ -55,8 +55,8 @@ def quantize_static(
         data: calibration examples; each item is the tuple of inputs or the only input.
         observer: ``minmax``, ``moving-average``, ``histogram`` (least squared error) or ``percentile``.
         per_channel: one weight scale per output channel.
-        tolerance: the relative error that the model's first result may have on the first example. Above it the most
-            harmful layers are left in float, as few as possible; None quantizes all.
+        tolerance: the relative error that the model's first result may have on the first example. Beyond it, as few as
+            possible of the most harmful layers are left in float; None quantizes all.
         skip: node names or module paths to leave in float.
         form: ``kernels`` runs here; ``qdq`` is the exchange form with explicit Q and DQ, for `fxlib.lower`.
         engine: the engine that the exchange form is for, by its name in `fxlib.lowering.table()`: NVIDIA's take
@@ -68,8 +68,8 @@ def quantize_static(
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: no data, NaN in it, an example that the model fails on, training mode, no float32 model, an unknown
-            form, an engine for the kernels, or a name in `skip` that nothing has.
+        ValueError: no data, NaN in it, an example that the model fails on, training mode, a model that is not float32,
+            an unknown form, an engine together with ``kernels``, or an unknown name in `skip`.
         EngineError: there is no such engine.
     """
     check_float_graph(graph_module, "quantize_static()")
@@ -135,7 +135,8 @@ def quantize_static(
 
 
 def quantize_dynamic(graph_module: GraphModule, per_channel: bool = True, min_weights: int = 1024) -> GraphModule:
-    """Int8 weights for every linear layer, ranges of inputs found at run time; needs no data, changes a copy.
+    """Int8 weights for every linear layer, with input ranges computed at run time; needs no data, and returns a changed
+    copy.
 
     Layers with hooks, and layers that forward writes to, stay in float.
 

@@ -1,8 +1,8 @@
 """Which layers to leave in float so that the whole model is accurate enough.
 
-A layer's own error says little about its effect on the model. So each layer alone is quantized and the rest of the
-model runs on its result: the error of the model is the layer's harm. Harms of different layers are roughly independent,
-so their squares add up. The most harmful layers are left in float until the rest is within the tolerance, as measured.
+A layer's own error says little about its effect on the model. So each layer is quantized alone, and the rest of the
+model runs on its result: the model's error is the layer's harm. Harms of different layers are roughly independent, so
+their squares add up. The most harmful layers are left in float until the rest is within the tolerance, as measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def harms(
     inputs: tuple[Any, ...],
     per_channel: bool = True,
 ) -> dict[str, float]:
-    """The relative error of the model's first result where one layer alone is quantized, by the layer's node name."""
+    """The relative error of the model's first result if one layer alone is quantized, by the layer's node name."""
     with torch.no_grad():
         runner = Comparing(graph_module, plan, ranges, per_channel, keep=True)
         expected = first_result(runner.run(*inputs))
@@ -45,7 +45,7 @@ def harms(
 
 
 class _Rest(Interpreter):
-    """Runs what follows from another value of one node; all else is as it was."""
+    """Reruns the nodes that depend on one node, with another value for it."""
 
     def __init__(self, module: GraphModule, known: dict[Node, Any], changed: Node, value: torch.Tensor) -> None:
         super().__init__(module, garbage_collect_values=False)
@@ -53,7 +53,7 @@ class _Rest(Interpreter):
 
     def run_node(self, n: Node) -> Any:
         if n in self.touched:
-            return self.value.clone()  # what follows may write to it
+            return self.value.clone()  # later nodes may write to it
         if n.op != "output" and self.touched.isdisjoint(n.all_input_nodes):
             return self.known[n]
         result = super().run_node(n)

@@ -1,4 +1,4 @@
-"""Taking nodes out of a graph into a graph of their own, and calling that in their place."""
+"""Moving nodes into a separate graph, and calling that in their place."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["Extraction", "ExtractionWithAttributes", "results_of"]
 
 
 def placeholder_for(node: Node, graph: Graph, name: str) -> Node:
-    """An input of a graph that stands for a node of another, with its type, ``meta`` and span."""
+    """A placeholder in a graph for a node of another graph, with its type, ``meta`` and span."""
     made = graph.placeholder(name, type_expr=node.type)
     made._copy_origin(node)
     return made
 
 
 class Extraction:
-    """A graph of copies of some nodes of another graph; what they use from elsewhere becomes an input.
+    """A graph of copies of some nodes of another graph; nodes from elsewhere that they use become inputs.
 
     Args:
         members: the nodes to be copied, each after those that it uses.
 
     Attributes:
-        graph: the graph that is being made.
+        graph: the graph under construction.
         copies: a node -> its copy.
-        inputs: a node from elsewhere -> the placeholder that stands for it.
+        inputs: a node from elsewhere -> its placeholder.
     """
 
     def __init__(self, members: Container[Node]) -> None:
@@ -40,12 +40,12 @@ class Extraction:
         """Copy a node.
 
         Raises:
-            KeyError: it uses a member that is not there yet.
+            KeyError: it uses a member that was not copied yet.
         """
         self.copies[node] = self.graph.node_copy(node, self.stand_in)
 
     def stand_in(self, used: Node) -> Node:
-        """What stands for a node that a member uses."""
+        """The counterpart of a node that a member uses."""
         if used in self._members:
             return self.copies[used]
         known = self.inputs.get(used)
@@ -56,7 +56,8 @@ class Extraction:
         return self.inputs.setdefault(node, placeholder_for(node, self.graph, node.name))
 
     def give(self, nodes: Iterable[Node], always_tuple: bool) -> bool:
-        """Return what stands for ``nodes``, a single one as it is unless ``always_tuple``; whether that is a tuple."""
+        """Make the counterparts of ``nodes`` the output; a single one is not wrapped in a tuple unless
+        ``always_tuple``. Returns whether the output is a tuple."""
         results = tuple(map(self.stand_in, nodes))
         as_tuple = always_tuple or len(results) != 1
         self.graph.output(results if as_tuple else results[0])
@@ -64,10 +65,10 @@ class Extraction:
 
 
 class ExtractionWithAttributes(Extraction):
-    """An extraction that copies the attributes which its members use, instead of having them as inputs."""
+    """An extraction that copies the attributes that its members use, instead of taking them as inputs."""
 
     def stand_in(self, used: Node) -> Node:
-        """What stands for a node that a member uses."""
+        """The counterpart of a node that a member uses."""
         if used.op == "get_attr" and used not in self.copies:
             self.copies[used] = self.graph.node_copy(used)
         return self.copies[used] if used in self.copies else super().stand_in(used)

@@ -1,6 +1,6 @@
 """Fusing sets of nodes into submodules.
 
-Which nodes go together is ``passes.infra.partitioner``'s question; here they are checked, moved and called.
+``passes.infra.partitioner`` decides which nodes go together; here they are checked, moved and called.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 
 
 def topo_sort(nodes: list[Node]) -> list[Node]:
-    """``nodes`` with each after those of them that it uses; of those that may come next the first in the list.
+    """``nodes`` with each after those of them that it uses; otherwise in the order of the list.
 
     Raises:
-        AssertionError: they depend on each other in a circle.
+        AssertionError: they depend on each other in a cycle.
     """
     ordered, stuck = sorted_nodes(nodes, as_given(nodes))
     if stuck:
@@ -39,13 +39,13 @@ def topo_sort(nodes: list[Node]) -> list[Node]:
 
 
 def validate_partition(partition: list[Node]) -> bool:
-    """Whether ``partition`` could become one node: no value leaves it and comes back through other nodes."""
+    """Whether ``partition`` could become one node: no value leaves it and returns through other nodes."""
     members = set(partition)
     seen: set[Node] = set()
     pending = [node for node in partition if not members.issuperset(node.users)]
     if not pending:
         return True
-    # Users come after what they use, so nothing after the last member can lead back.
+    # Users come after the nodes they use, so nothing after the last member can lead back.
     last = max(members)
     while pending:
         node = pending.pop()
@@ -73,8 +73,8 @@ def fuse_as_graphmodule(
         gm: the module that the nodes belong to.
         nodes: what to fuse, each after those that it uses.
         module_name: the name of the new module's class.
-        partition_lookup_table: a dict whose keys are ``nodes``, where the caller has one.
-        always_return_tuple: return a tuple also when there is one output.
+        partition_lookup_table: a dict whose keys are ``nodes``, if the caller has one.
+        always_return_tuple: return a tuple even for a single output.
 
     Returns:
         the module, the nodes of ``gm`` that it takes as inputs, and those of ``nodes`` that it returns.
@@ -115,9 +115,9 @@ def insert_subgm(
     orig_outputs: tuple[Node, ...],
     insertion_point: Node | None = None,
 ) -> GraphModule:
-    """Adds ``sub_gm`` to ``gm``, calls it, and lets the users of ``orig_outputs`` use its results.
+    """Adds ``sub_gm`` to ``gm``, inserts a call of it, and replaces ``orig_outputs`` by its results.
 
-    The call stands after ``insertion_point``, which is the last of ``orig_outputs`` unless one is given.
+    The call is inserted after ``insertion_point``, by default the last of ``orig_outputs``.
     """
     name, graph = type(sub_gm).__name__, gm.graph
     gm.add_submodule(name, sub_gm)
@@ -151,7 +151,7 @@ def fuse_by_partitions(
         gm: the module to change.
         partitions: sets of nodes, as dicts whose values do not matter.
         prefix: of the submodules' names.
-        always_return_tuple: let the submodules return a tuple also when there is one output.
+        always_return_tuple: let the submodules return a tuple even for a single output.
     """
     for number, nodes in enumerate(map(topo_sort, map(list, partitions))):
         fused = fuse_as_graphmodule(gm, nodes, f"{prefix}{number}", always_return_tuple=always_return_tuple)

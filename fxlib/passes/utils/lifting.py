@@ -29,7 +29,7 @@ def lift_subgraph_as_module(
     Args:
         gm: the module that the subgraph was taken from.
         subgraph: copies of nodes of ``gm.graph``.
-        comp_name: the name that the new module is going to have inside ``gm``.
+        comp_name: the name that the new module will have inside ``gm``.
         class_name: the name of the new module's class.
 
     Returns:
@@ -39,7 +39,7 @@ def lift_subgraph_as_module(
         AttributeError: ``gm`` lacks something that the subgraph uses.
     """
     lifted = GraphModule(gm, subgraph, class_name)
-    # The mode of the submodules, which are shared, is what counts; the new module begins like every other.
+    # Only the mode of the shared submodules counts; the new module starts in training mode like every other.
     lifted.training = True
     used = [str(node.target) for node in subgraph.nodes if node.op in ("call_module", "get_attr")]
     return lifted, {target: f"{comp_name}.{target}" for target in used}

@@ -1,12 +1,12 @@
 """Finding occurrences of a small graph in a large one.
 
 A pattern's placeholders match anything; every other node of it matches a node of the same opcode and target whose
-arguments match in turn. A match is kept when no value inside is used outside, except those that the pattern returns,
-when fusing it would not close a cycle, and when it shares no node with an earlier match.
+arguments match in turn. A match is kept if no inner value is used outside, except those that the pattern returns, if
+fusing it would not create a cycle, and if it shares no node with an earlier match.
 
-The search starts at the pattern's last nodes (anchors). All but the first anchor are looked for only around what is
-matched already, and the check for cycles looks no further than the end of the match, so that the time grows with the
-graph's size times the pattern's, not with its square.
+The search starts at the pattern's last nodes (anchors). All anchors but the first are searched only around the nodes
+matched so far, and the check for cycles stops at the end of the match, so that the time grows with the graph's size
+times the pattern's, not with its square.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InternalMatch:
         return InternalMatch(**copies)
 
     def inner_nodes(self) -> list[Node]:
-        """The graph's nodes that the match takes up: not what its inputs and its output stand for."""
+        """The graph's nodes inside the match, without those matched by its inputs and output."""
         return [gn for pn, gn in self.nodes_map.items() if pn.op not in ("placeholder", "output")]
 
 
@@ -62,7 +62,7 @@ class SubgraphMatcher:
         pattern: the graph to look for; every node but its placeholders and output needs a user.
         match_output: the pattern's output has to be the graph's output.
         match_placeholder: a placeholder of the pattern matches a placeholder only.
-        remove_overlapping_matches: of matches that share a node keep the first.
+        remove_overlapping_matches: keep only the first of matches that share a node.
         ignore_literals: constants in the arguments may differ.
 
     Raises:
@@ -107,7 +107,7 @@ class SubgraphMatcher:
         return type(expected) is type(found)
 
     def _nodes_are_equal(self, pn: Node, gn: Node, node_name_match: str = "") -> bool:
-        """Whether the nodes match when their arguments are left aside."""
+        """Whether the nodes match, not considering their arguments."""
         if pn.op == "placeholder" and not self.match_placeholder:
             return True
         if node_name_match and node_name_match in gn.name:
@@ -116,7 +116,7 @@ class SubgraphMatcher:
         return pn.op == gn.op and compare.get(pn.op, _same_target)(pn, gn)
 
     def _unifier(self, node_name_match: str) -> Unifier:
-        """Unification by `_nodes_are_equal`, which is not asked where its answer is known beforehand."""
+        """Unification by `_nodes_are_equal`, which is not called where its result is already known."""
         free: Iterable[Node] = ()
         calls: Iterable[Node] = ()
         if type(self)._nodes_are_equal is SubgraphMatcher._nodes_are_equal and not node_name_match:
@@ -135,7 +135,7 @@ class SubgraphMatcher:
 
         Args:
             graph: where to look.
-            node_name_match: take a node whose name contains this text for equal to any pattern node.
+            node_name_match: treat nodes whose name contains this text as equal to any pattern node.
         """
         anchors = self.pattern_anchors
         unifier = self._unifier(node_name_match)
@@ -168,9 +168,9 @@ class SubgraphMatcher:
         return all(pn in self._returning or inside.keys() >= gn.users.keys() for gn, pn in inside.items())
 
     def _is_convex(self, match: InternalMatch) -> bool:
-        """Whether nothing leads from the match out and back into it."""
-        # With one value returned, only it has users outside, and everything else in the match leads to it: a way from
-        # those users back into the match would be a circle in the graph itself.
+        """Whether no path leaves the match and comes back."""
+        # With one value returned, only it has users outside, and everything else in the match leads to it: a path from
+        # those users back into the match would be a cycle in the graph itself.
         return len(self._returning) == 1 or validate_partition(match.inner_nodes())
 
     def _remove_overlapping_matches(self, matches: list[InternalMatch]) -> list[InternalMatch]:
@@ -194,7 +194,7 @@ def _same_target(pn: Node, gn: Node) -> bool:
 
 
 def _nearby(path: list[Node] | None, candidates: list[Node]) -> Callable[[dict[Node, Any]], list[Node]]:
-    """Which candidates to try for an anchor, by what is matched already."""
+    """The candidates for an anchor that are reachable from the nodes matched so far."""
     if path is None:
         return lambda bound: candidates
     members = set(candidates)

@@ -16,7 +16,7 @@ __all__ = ["SubgraphMatcherWithNameNodeMap"]
 
 
 def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
-    """Takes the dict, the last value that the pattern returns, off its output.
+    """Removes the dict, the last value that the pattern returns, from its output.
 
     Raises:
         AssertionError: the pattern does not return several values, the last of them a dict.

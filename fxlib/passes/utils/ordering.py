@@ -1,4 +1,4 @@
-"""Sorting by dependencies, with a say in which of several may come first."""
+"""Sorting by dependencies, with a rank for items that may come in any order."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def in_dependency_order(
     """``items``, each after those of them that it needs.
 
     Args:
-        items: what to sort; what else is needed, or is a user, does not count.
-        needs: what an item needs, each once.
-        users: what needs an item.
-        rank: given an item that may come next, and how many could before it: the lowest comes first. No two are equal.
+        items: what to sort; dependencies and users outside of it are ignored.
+        needs: the dependencies of an item, each once.
+        users: the users of an item.
+        rank: called with an item that may come next and the number of those before it; the lowest result comes first.
+            No two may be equal.
 
     Returns:
-        the items without those that need each other in a circle, or such ones.
+        the items without those in a cycle, or that depend on one.
     """
     awaited = dict.fromkeys(items, 0)
     for item in awaited:
@@ -58,13 +59,13 @@ def _one_less(awaited: dict[T, int], users: Iterable[T]) -> Iterator[T]:
 
 
 def as_given(items: Iterable[T]) -> Callable[[T, int], int]:
-    """The rank by which those come first that are first in ``items``."""
+    """The rank that keeps the order of ``items``."""
     places = dict(zip(items, itertools.count(), strict=False))
     return lambda item, _: places[item]
 
 
 def sorted_nodes(nodes: Iterable[Node], rank: Callable[[Node, int], int]) -> tuple[list[Node], list[Node]]:
-    """``nodes`` by their dependencies and a rank, and those of them that depend on each other in a circle."""
+    """``nodes`` sorted by dependencies and a rank, and those that are in a cycle."""
     unsorted = list(nodes)
     ordered = in_dependency_order(unsorted, lambda node: node.all_input_nodes, lambda node: node.users, rank)
     placed = frozenset(ordered)

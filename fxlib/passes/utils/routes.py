@@ -1,4 +1,4 @@
-"""Ways through a pattern from what is matched already to the next node to be looked for."""
+"""Paths through a pattern from matched nodes to the next node to search."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["along", "route"]
 
 
 def route(anchor: Node, earlier: Iterable[Node]) -> list[Node] | None:
-    """A path of pattern nodes from one that is matched with the earlier anchors, along users, to ``anchor``.
+    """A path of pattern nodes, along users, from a node matched with the earlier anchors to ``anchor``.
 
-    It does not begin at an input where that can be had, since inputs such as weights may have users all over a graph.
+    It starts at an input only if necessary, since inputs such as weights may have users all over a graph.
     """
     matched: set[Node] = set()
     pending = list(earlier)
@@ -43,7 +43,7 @@ def route(anchor: Node, earlier: Iterable[Node]) -> list[Node] | None:
 
 
 def along(path: list[Node], bound: dict[Node, Any], candidates: set[Node]) -> list[Node]:
-    """The candidates that can be reached from what the first node of ``path`` is bound to, in the graph's order."""
+    """The candidates reachable along ``path`` from the node that its first node is bound to, in the graph's order."""
     start = bound.get(path[0])
     if not is_node(start):
         return []

@@ -41,7 +41,7 @@ def get_source_partitions(
     """
     classes = [source for source in wanted_sources if isinstance(source, type)]
     types = {f"{source.__module__}.{source.__qualname__}": source for source in classes}
-    # The source, and the name that tells one call of it from another.
+    # The source, and a name that distinguishes its calls.
     calls: dict[tuple[Source, str], list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for name, source in _origins(node, types):
@@ -56,12 +56,12 @@ def get_source_partitions(
 
 
 def _origins(node: Node, types: dict[str, type]) -> Iterator[tuple[str, Source]]:
-    """What a node came from: a name that tells calls apart, and the source. ``types`` are the wanted ones by name."""
+    """A node's origin: a name that distinguishes calls, and the source. ``types`` are the wanted ones by name."""
     match node.meta:
         case {"source_fn_stack": [*_, innermost]}:
             yield innermost
         case {"torch_fn": (name, spelling)}:
-            # Graphs of the non-strict export name the function of torch, and the module around it by its type.
+            # Graphs of non-strict export name torch's function, and the enclosing module by its type.
             yield name, spelling.split(".")[1]
             for path, kind in [*node.meta.get("nn_module_stack", {}).values()][-1:]:
                 yield path, types.get(kind, kind)

@@ -1,7 +1,7 @@
-"""Whether a node of a graph, with all that it depends on, is what a node of a pattern stands for.
+"""Whether a node of a graph, with its dependencies, matches a node of a pattern.
 
 Pairs of a pattern's value and a graph's value wait on an agenda. A pair of nodes is bound, and the pairs of their
-arguments are put on the agenda; the first pair that does not fit ends it.
+arguments are put on the agenda; the first pair that does not fit ends the search.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def is_node(value: object) -> bool:
 
 
 class Unifier:
-    """Binds nodes of a pattern to what they stand for.
+    """Binds nodes of a pattern to matching nodes or values.
 
     Args:
-        free: the nodes of the pattern that stand for anything.
-        equal: compares two nodes, their arguments left aside.
+        free: the nodes of the pattern that match anything.
+        equal: compares two nodes without their arguments.
         calls: the nodes of the pattern for which ``equal`` compares operation and target, and nothing else.
         ignore_literals: constants may differ.
     """
@@ -53,7 +53,7 @@ class Unifier:
         return [node for node in graph.nodes if node.op == op and node.target == target]
 
     def unify(self, pn: Node, gn: Node, bound: dict[Node, Any]) -> bool:
-        """Bind ``pn`` to ``gn`` and everything that they depend on likewise; ``bound`` is of no use if that fails."""
+        """Bind ``pn`` to ``gn``, and their dependencies likewise; if it fails, ``bound`` is invalid."""
         agenda: list[tuple[Any, Any]] = [(pn, gn)]
         taken = set(filter(is_node, bound.values())) if bound else set()
         free, calls = self._free, self._calls
@@ -90,7 +90,7 @@ class Unifier:
     def _fitting_values(
         self, expected: Any, found: Any, bound: dict[Node, Any]
     ) -> tuple[Sequence[Any], Sequence[Any]] | None:
-        """The contents of two collections, none for equal constants; None for what does not fit."""
+        """The items of two collections, none for equal constants; None if the values do not fit."""
         if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
             return (expected, found) if len(expected) == len(found) else None
         if not is_node(expected):
@@ -103,7 +103,7 @@ class Unifier:
 
 
 def _arguments(pn: Node, gn: Node) -> tuple[Sequence[Any], Sequence[Any]] | None:
-    """The arguments of two calls, in the same order; None where they were spelt in ways that cannot be compared."""
+    """The arguments of two calls, in the same order; None if their forms cannot be compared."""
     if len(pn.args) == len(gn.args):
         if not pn.kwargs and not gn.kwargs:
             return pn.args, gn.args

@@ -1,7 +1,7 @@
 """Findings that a project has accepted, in a file of the repository: only new ones count.
 
-An entry is the code, the model and the source line without its indentation, so that it holds wherever in the file the
-line stands::
+An entry is the code, the model and the source line without its indentation, so that it does not depend on the line's
+position in the file::
 
     {"version": 1, "findings": {"src/net.py": [
         {"code": "FX101", "model": "Net", "source": "if x.sum() > 0:", "count": 1}]}}
@@ -30,7 +30,7 @@ NAME = "fxlens-baseline.json"
 _MOST_BYTES = 64 << 20
 _TRIES = 5
 _VERSION = 1
-_NEVER = "FX309"  # that nothing could be checked is no property of a project
+_NEVER = "FX309"  # a failure to check is not a property of the project
 
 
 class Entry(NamedTuple):
@@ -41,16 +41,16 @@ class Entry(NamedTuple):
 
 @dataclass
 class Baseline:
-    """``files`` has the entries of each file, by its path from the baseline's folder, with how often each occurs."""
+    """``files`` has the entries of each file, by its path from the baseline's folder, with their counts."""
 
     path: str
     files: dict[str, Counter[Entry]] = field(default_factory=dict)
     before: bytes | None = field(default=None, compare=False, repr=False)
-    """What the file has, None where there is none."""
+    """The content of the file; None if there is none."""
 
     @classmethod
     def read(cls, path: str) -> Baseline:
-        """Raises CannotCheck where the file is missing or is no baseline."""
+        """Raises CannotCheck if the file is missing or not a baseline."""
         try:
             data = read_bytes(path, _MOST_BYTES)
             said = json.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape"))
@@ -65,9 +65,9 @@ class Baseline:
         return cls(path, files, data)
 
     def apply(self, results: Iterable[Checked], counts: Callable[[str], bool]) -> list[str]:
-        """Takes the known findings out of the results; gives a sentence for each entry that no longer occurs.
+        """Removes the known findings from the results; returns a sentence for each entry that no longer occurs.
 
-        Entries of files that were not checked now are not looked at, nor those of codes that do not count now.
+        Entries of files that were not checked now, and of codes that do not count now, are ignored.
         """
         checked: set[str] = set()
         gone = []
@@ -76,7 +76,7 @@ class Baseline:
             checked.add(name)
             left = +self.files.get(name, Counter())
             result.findings = [each for each in result.findings if not _take(left, result, each)]
-            # What a file that could not be run would have is not known.
+            # The findings of a file that could not be run are unknown.
             if not any(each["code"].startswith("FX3") and each["target"] is None for each in result.findings):
                 gone += [_gone(name, entry) for entry in left if counts(entry.code)]
         folder = os.path.dirname(os.path.abspath(self.path))
@@ -86,8 +86,8 @@ class Baseline:
         return gone
 
     def take(self, results: Iterable[Checked]) -> int:
-        """Makes what was found now the entries of its files, forgets files that are gone, and gives the number of all
-        findings."""
+        """Replaces the entries of checked files by the current findings, drops deleted files, and returns the number of
+        all findings."""
         folder = os.path.dirname(os.path.abspath(self.path))
         self.files = {name: each for name, each in self.files.items() if os.path.exists(os.path.join(folder, name))}
         for result in results:
@@ -99,10 +99,11 @@ class Baseline:
 
     @classmethod
     def update(cls, path: str, results: Iterable[Checked]) -> int:
-        """Writes the file with what was found now, as `take` does; what another run has written to it meanwhile stays.
+        """Writes the file with the current findings, as `take` does; entries that another run has written meanwhile are
+        kept.
 
         Raises:
-            CannotCheck: the file is no baseline any more, or others go on writing it.
+            CannotCheck: the file is no longer a baseline, or others keep writing it.
             OSError: it cannot be written.
         """
         results = list(results)
@@ -115,7 +116,7 @@ class Baseline:
         raise CannotCheck(f"another process is writing {path}")
 
     def write(self) -> None:
-        """Raises OSError; Changed, where the file is no longer the one that was read."""
+        """Raises OSError, or Changed if the file is no longer the one that was read."""
         findings = {
             name: [{**entry._asdict(), "count": count} for entry, count in sorted(entries.items())]
             for name, entries in sorted(self.files.items())
@@ -141,7 +142,7 @@ def _entry(file: Checked, finding: Finding) -> Entry:
 
 
 def _take(left: Counter[Entry], file: Checked, finding: Finding) -> bool:
-    """Whether an entry stands for this finding; it then stands for no other.  The class may have another name now."""
+    """Whether an entry matches this finding; it then matches no other. The class may have been renamed."""
     if finding["code"] == _NEVER:
         return False
     entry = _entry(file, finding)
@@ -161,5 +162,5 @@ def _gone(name: str, entry: Entry) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, whatever somebody wrote into the file: a second one could be a command to GitHub."""
+    """One line, whatever the file contains: a second line could be a workflow command to GitHub."""
     return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,9 +1,9 @@
 """Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
 
-A record is used again when the file, every workspace file that it imported, the tests that may say how its models are
-made and called, the project's configuration, the interpreter with its packages, and FX Lens itself are what they were.
-What a process's death, a failed import or a missing torch caused is not kept.
-Records are JSON; nothing read from here is ever executed.
+A record is reused if the file, every workspace file that it imported, the tests that may construct and call its models,
+the project's configuration, the interpreter with its packages, and FX Lens itself are unchanged. Records after a
+process's death, a failed import or a missing torch are not kept. Records are JSON; nothing read from here is ever
+executed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_FILES = 5000
 
 
 class Cache:
-    """Records by content, for one interpreter.  ``hits`` counts what was found."""
+    """Records by content, for one interpreter.  ``hits`` counts the hits."""
 
     def __init__(self, python: str, where: Path | None = None) -> None:
         self.where = where or cache_folder("records")
@@ -56,7 +56,7 @@ class Cache:
         try:
             digest, _, body = self._path(request, verified, lowering, captures).read_bytes().partition(b"\n")
             if hashlib.sha256(body).hexdigest().encode() != digest:
-                return None  # nobody has looked whether a damaged one has the form of a record
+                return None  # a damaged one was never validated
             entry = json.loads(body)
             record = entry["record"]
             if not record.keys() >= Record.__required_keys__:
@@ -81,11 +81,11 @@ class Cache:
         lowering: bool = False,
         captures: Sequence[str] = (),
     ) -> None:
-        """Keeps the record of a check that ``began`` then; a cache that cannot be written is no error."""
+        """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
         if any(changed_since(path, began) for path in record["files"]):
-            return  # nobody knows whether it was read before that or after
+            return  # it may have been read before or after that
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
             "names": {folder: self._names_in(folder) for folder in _searched(request, record["files"])},
@@ -100,7 +100,7 @@ class Cache:
             write_whole(str(path), hashlib.sha256(body).hexdigest().encode() + b"\n" + body, 0o600)
 
     def trim(self) -> None:
-        """Removes the oldest records above a bounded number."""
+        """Removes the oldest records beyond a maximum number."""
         with suppress(OSError):
             kept = sorted(self.where.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in kept[_MOST_FILES:]:
@@ -108,7 +108,7 @@ class Cache:
 
     def _tests(self, request: Request, names: Sequence[str]) -> dict[str, str]:
         """The tests around a file that name one of these models, with digests: new ones count too.  Files and folders
-        are looked at once for each `Cache`."""
+        are read once for each `Cache`."""
         if not names:
             return {}
         around = (os.path.dirname(os.path.abspath(request.path)), request.folder)
@@ -124,7 +124,7 @@ class Cache:
         return found
 
     def _names_in(self, folder: str) -> str | None:
-        """A digest of what can be imported from a folder by name, looked at once for each `Cache`."""
+        """A digest of the names that can be imported from a folder, read once for each `Cache`."""
         if folder not in self._names:
             try:
                 with os.scandir(folder) as entries:
@@ -144,7 +144,8 @@ class Cache:
 
 
 def environment_of(python: str) -> list[Any]:
-    """The interpreter, and what is installed in it: contents and no times, which differ on every machine of a CI."""
+    """A digest of the interpreter and its installed packages: by content, not times, which differ between CI
+    machines."""
     root = Path(python).absolute().parent.parent
     found: list[Any] = [os.path.realpath(python), os.environ.get("PYTHONPATH", "")]
     for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
@@ -153,7 +154,7 @@ def environment_of(python: str) -> list[Any]:
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:
-    """The folders in which a new module or package may come before one of the ``files`` that were imported."""
+    """The folders in which a new module or package could shadow one of the imported ``files``."""
     folders = {os.path.dirname(os.path.abspath(path)) for path in (request.path, *files)}
     top = os.path.join(os.path.abspath(request.folder), "") if request.folder else None
     return folders | ({top} if top else set())
@@ -164,7 +165,7 @@ def _is_package(entry: os.DirEntry[str]) -> bool:
 
 
 def content_of(path: str) -> str | None:
-    """A digest of a file's bytes; None where it cannot be read."""
+    """A digest of a file's bytes; None if it cannot be read."""
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:
@@ -172,7 +173,7 @@ def content_of(path: str) -> str | None:
 
 
 def _bytes_of(path: str) -> bytes:
-    """What a test says; nothing where it is too large to be read."""
+    """The bytes of a test; empty if it is too large."""
     with suppress(OSError):
         return read_bytes(path, from_tests.MOST_BYTES)
     return b""

@@ -1,4 +1,4 @@
-"""Traces many files: finds them, runs the jobs side by side, gives one result per file.  The command line's engine."""
+"""Traces many files in parallel and returns one result per file. The engine of the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FIXING = asyncio.Lock()
 
 @dataclass(frozen=True)
 class Cost:
-    """What a graph holds: nodes, parameters of the modules that they call, floating-point operations where known."""
+    """The size of a graph: nodes, parameters of the modules that they call, known floating-point operations."""
 
     nodes: int
     parameters: int
@@ -63,7 +63,7 @@ class Checked:
     record: Record
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
-    notebook: Notebook | None = None  # where the text is that of its cells
+    notebook: Notebook | None = None  # if the text is that of its cells
     lines: list[str] = field(init=False)
     costs: dict[str, Cost] = field(init=False)  # of each model's graph
 
@@ -72,11 +72,11 @@ class Checked:
         self.costs = {target["name"]: Cost.of(target["nodes"]) for target in self.record["targets"]}
 
     def place(self, line: int) -> tuple[int | None, int]:
-        """The cell of a line of the text, where the file is a notebook, and the line in it."""
+        """The cell of a line of the text, if the file is a notebook, and the line in it."""
         return self.notebook.place(line) if self.notebook else (None, line)
 
     def said(self, text: str) -> str:
-        """A sentence with lines of cells, where the file is a notebook."""
+        """A sentence in which a notebook's lines are those of its cells."""
         return self.notebook.said(text) if self.notebook else text
 
     def line_of(self, line: int) -> Mapping[str, int]:
@@ -99,17 +99,17 @@ class Checked:
         }
 
     def drop_graphs(self) -> None:
-        """They are most of a record, and those of thousands of models would fill the memory."""
+        """Drop the graphs, which are most of a record: those of thousands of models would fill the memory."""
         self.record = without_graphs(self.record)
 
     @property
     def shown(self) -> list[Finding]:
-        """The findings without the obstacles of classes that nothing says are captured (`quiet`)."""
+        """The findings without those of classes that are not known to be captured (`quiet`)."""
         return [each for each in self.findings if not self._is_quiet(each)]
 
     @property
     def quiet(self) -> Counter[str]:
-        """How many obstacles the classes have that nothing says are captured, by name."""
+        """The number of obstacles by name, for classes that are not known to be captured."""
         return Counter(each["target"] or "" for each in self.findings if self._is_quiet(each))
 
     def _is_quiet(self, finding: Finding) -> bool:
@@ -119,7 +119,7 @@ class Checked:
 
     @property
     def not_checked(self) -> bool:
-        """Whether nothing is known of the file, since FX Lens could not run or failed."""
+        """Whether nothing is known of the file because FX Lens could not run or failed."""
         failed = self.record["failure"] is not None and not self.record["targets"]
         return failed or any(finding["code"] == "FX309" for finding in self.findings)
 
@@ -130,9 +130,9 @@ class Checked:
 
 @dataclass(frozen=True)
 class Options:
-    """How files are checked.  ``select``, ``ignore`` and ``severity`` come on top of what each project configures.
-    With ``verify`` the fixes are traced again and compared with eager, for each finding until one is proven; with
-    ``every`` the others, too."""
+    """How files are checked.  ``select``, ``ignore`` and ``severity`` extend each project's configuration. With
+    ``verify`` fixes are traced again and compared with eager, for each finding until one is proven; with ``every`` all
+    of them."""
 
     launch: Launch
     jobs: int = 1
@@ -143,19 +143,19 @@ class Options:
     every: bool = False
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
-    scope: str = ""  # which classes have findings of full severity; empty: what the project says
-    lowering: bool = False  # what an engine could not take, too; rules FX4 that are asked for by name turn it on
-    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, else torch.fx
-    fix: str = ""  # "diff": show what the proven fixes would do; "write": do it
-    named: tuple[str, ...] = ()  # what fixes may change beside the project's own files; empty: the checked file
-    written: dict[str, str] = field(default_factory=dict)  # by path, what fixes have made of files so far
+    scope: str = ""  # which classes have findings of full severity; empty: the project's setting
+    lowering: bool = False  # also obstacles to lowering; naming rules FX4 turns it on
+    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, otherwise torch.fx
+    fix: str = ""  # "diff": show the changes of proven fixes; "write": apply them
+    named: tuple[str, ...] = ()  # what fixes may change besides the project's files; empty: the checked file
+    written: dict[str, str] = field(default_factory=dict)  # by path, the texts of fixed files so far
 
 
 async def check(
     files: list[str], options: Options, done: Callable[[str], None] = lambda path: None
 ) -> AsyncGenerator[Checked, None]:
-    """Results in the order of the files, each as soon as it and those before it are done; ``done`` is called for each
-    file as soon as it alone is."""
+    """Results in the order of the files, each as soon as it and all before it are done; ``done`` is called for each
+    file as soon as it is done."""
     pool, around = Pool(options.launch, options.jobs, once=True), Surroundings()
     try:
         async with aclosing(check_files(pool, files, options, around, done)) as results:
@@ -173,7 +173,7 @@ async def check_files(
     around: Surroundings,
     done: Callable[[str], None] = lambda path: None,
 ) -> AsyncGenerator[Checked, None]:
-    """The same in a pool that stays."""
+    """The same in a pool that is kept."""
     gate = asyncio.Semaphore(options.jobs + 2)
 
     async def one(path: str) -> Checked:
@@ -181,7 +181,7 @@ async def check_files(
             try:
                 return await check_file(pool, path, options, around)
             except Exception as error:
-                # One file must not cost the others their results.
+                # One file must not make the others lose their results.
                 log.exception("checking %s failed", path)
                 said = f"FX Lens itself failed on this file, which was not checked: {type(error).__name__}: {error}"
                 lost = finding("FX199", "error", said)
@@ -201,8 +201,8 @@ async def check_files(
 
 
 class Surroundings:
-    """What several files of a run share: configurations, what is known of their folders, and the ``unsaved`` texts that
-    an editor has of files, by path.  ``top``: as for `Project.read`."""
+    """Shared by the files of a run: configurations, knowledge of their folders, and the ``unsaved`` texts of an editor,
+    by path.  ``top``: as for `Project.read`."""
 
     def __init__(self, top: str | None = None) -> None:
         self.unsaved: Mapping[str, str] = {}
@@ -233,9 +233,9 @@ class Surroundings:
 
 
 async def request_for(path: str, text: str, folder: str | None, around: Surroundings, unsaved: bool = False) -> Request:
-    """What a job is given for a file in ``folder``: all that its project and the files around it say.
+    """The request for a file in ``folder``, with everything from its project and other files.
 
-    ``unsaved``: the text is not that of the file, and the index takes it from here."""
+    ``unsaved``: the text differs from the file, and is passed to the index."""
     project = around.project(os.path.dirname(path))
     own = project.root or folder_of(path, folder or os.getcwd())
     knowledge = around.knowledge(own)
@@ -264,9 +264,9 @@ async def check_file(
     given: str | None = None,
     asked: Callable[[], Awaitable[None]] | None = None,
 ) -> Checked:
-    """One file's result.  What cannot be read or parsed gets its finding without a process.
+    """One file's result.  A file that cannot be read or parsed gets its finding without a process.
 
-    ``given`` is a text that is not saved yet; ``asked`` is called once ``around`` may change."""
+    ``given`` is an unsaved text; ``asked`` is called once ``around`` may change."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
     chosen = selection.Selection(
@@ -299,7 +299,7 @@ async def check_file(
                 await asked()
             lowering = options.lowering or _asks_for_lowering(options, project)
             if options.fix and notebook is None:
-                # Fixing checks the fixes itself, on the texts that those before have left.
+                # Fixing checks the fixes itself, each on the text after the earlier ones.
                 record = await _record(pool, request, replace(options, verify=False))
                 fixed, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write":
@@ -328,7 +328,7 @@ async def check_file(
 
 
 def _files_with_fixes(record: Record) -> list[str]:
-    """The files in which findings stand that something might fix."""
+    """The files with findings that might be fixable."""
     found = [each for target in record["targets"] for each in target["findings"] if each["fixes"]]
     return sorted({each["span"]["file"] for each in found if each["span"]})
 
@@ -355,8 +355,8 @@ async def _record(
     captures: Sequence[str] = (),
     said: Said | None = None,
 ) -> Record:
-    """The record with its fixes checked, from the cache where nothing has changed since.  Not those of classes that
-    nothing says are captured: their obstacles are not shown."""
+    """The record with checked fixes, from the cache if nothing has changed. Classes that are not known to be captured
+    are skipped, since their obstacles are not shown."""
     captures = [each for each in captures if each != "fx"]
     asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
     record = options.cache.get(request, *asked) if options.cache else None
@@ -391,12 +391,12 @@ async def _fix(
     chosen: selection.Selection,
     project: Project,
 ) -> tuple[fix_all.Fixed, list[str]]:
-    """What the checked fixes of the shown findings make of the file; with ``write`` the files are changed, and a
-    sentence says which were not and why. One file at a time: two may share a helper."""
+    """The file after the checked fixes of the shown findings; with ``write`` the files are changed, and a sentence says
+    which were not and why. One file at a time, since two may share a helper."""
     within = [*(options.named or [request.path]), *([project.root] if project.root else [])]
     async with _FIXING:
         if (text := options.written.get(key(request.path), request.text)) != request.text:
-            # The fixes of a file that uses this one have changed it.
+            # Fixes of a file that uses this one have changed it.
             request = replace(request, text=text)
             record = await _record(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within)

@@ -17,15 +17,15 @@ _ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt", "README.md")
 
 
 class CannotCheck(Exception):
-    """A path that does not exist or cannot be read, or a configuration that says nothing sensible."""
+    """A path that does not exist or cannot be read, or an invalid configuration."""
 
 
 def python_files(paths: Collection[str]) -> list[str]:
-    """The files, and every ``.py`` file and notebook below the folders, in order and once, as it is named first.  A
-    folder below them that cannot be read is left out, with a warning.
+    """The files, and every ``.py`` file and notebook below the folders, in order, each once, under its first name. A
+    folder below them that cannot be read is skipped with a warning.
 
     Raises:
-        CannotCheck: a path is not there, or a folder that cannot be read.
+        CannotCheck: a path does not exist, or is a folder that cannot be read.
     """
     found: dict[str, str] = {}
 
@@ -49,17 +49,17 @@ def python_files(paths: Collection[str]) -> list[str]:
 
 
 def _can_be_checked(path: str) -> bool:
-    """Whether it is an ordinary file, or one of which nobody can say so: that is then said of it."""
+    """Whether it is a regular file, or cannot be accessed, which is then reported."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except PermissionError:
         return True
-    except OSError:  # a link to nothing
+    except OSError:  # a broken link
         return False
 
 
 def folder_of(path: str, folder: str) -> str:
-    """The workspace that a file is checked in: ``folder`` where that holds it, or else its repository."""
+    """The workspace of a file: ``folder`` if that contains it, otherwise its repository."""
     path, folder = os.path.abspath(path), os.path.abspath(folder)
     if is_below(path, folder):
         return folder
@@ -74,5 +74,5 @@ def folder_of(path: str, folder: str) -> str:
 
 
 def mentions_models(text: str) -> bool:
-    """Whether a file can define a model at all; one that does not need not be executed."""
+    """Whether a file can define a model at all; others need not be executed."""
     return "class " in text and ("torch" in text or "nn.Module" in text or "Module)" in text or "fxlens:" in text)

@@ -1,5 +1,5 @@
-"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table.
-The page is in a file of its own (``page``)."""
+"""Checked files as text for a terminal, as JSON, as GitHub annotations and as SARIF: one function each, in a table. The
+page is in ``page``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def json_file(file: Checked) -> Mapping[str, object]:
 
 
 def _json_captures(target: Target) -> Mapping[str, object]:
-    """What other captures do with a model, where they were asked."""
+    """The verdicts of other captures on a model, if they were run."""
     facts = ("outcome", "reason", "breaks", "graphs", "fullgraph")
     asked = {each["capture"]: {name: each[name] for name in facts} for each in target["captures"]}  # type: ignore[literal-required]
     return {"captures": asked} if asked else {}
@@ -103,6 +103,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
     console = terminal.console(out, color)
     counts: dict[str, int] = {}
     severities: dict[str, int] = {}
+    replaced: dict[str, int] = {}
     seen: list[Checked] = []
     for file in files:
         seen.append(file)
@@ -112,7 +113,10 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
             severities[finding["severity"]] = severities.get(finding["severity"], 0) + 1
         assumed: set[str] = set()
         for finding in file.shown:
-            _text_finding(console, file, finding, assumed)
+            if finding["code"] == "FX311":  # a package that imports something gives it to all of its files
+                replaced[finding["message"]] = replaced.get(finding["message"], 0) + 1
+            if replaced.get(finding["message"], 0) < 2:
+                _text_finding(console, file, finding, assumed)
         _text_quiet(console, file)
         for target in file.record["targets"]:
             if target["status"] == "traced":
@@ -120,6 +124,9 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
                 nodes = file.costs[target["name"]].nodes
                 console.print(f"{where}: {printable(target['name'])} traced, {nodes} nodes", style="green")
     _text_captures(console, seen)
+    for message, count in replaced.items():
+        if count > 1:
+            console.print(f"FX311 in {_count(count - 1, 'more file')}: {printable(message)}", style="dim")
     tried = sum(counts.values()) - counts.get("skipped", 0)
     parts = [f"{counts[name]} {name}" for name in ("traced", "partial", "failed", "skipped") if counts.get(name)]
     if tried > 1:
@@ -135,7 +142,7 @@ def render_text(files: Iterable[Checked], out: TextIO, color: bool = False) -> N
 
 
 def _text_quiet(console: Any, file: Checked) -> None:
-    """One line for each class that nothing says is captured, in place of its obstacles."""
+    """One line, instead of obstacles, for each class that is not known to be captured."""
     quiet = file.quiet
     for target in file.record["targets"]:
         if count := quiet[target["name"]]:
@@ -145,7 +152,7 @@ def _text_quiet(console: Any, file: Checked) -> None:
 
 
 def _text_captures(console: Any, files: Sequence[Checked]) -> None:
-    """A table with a row for each model and a column for each capture, where others than torch.fx were asked."""
+    """A table with a row for each model and a column for each capture, if others than torch.fx were run."""
     asked = [(file, target) for file in files for target in file.record["targets"] if target["captures"]]
     if not asked:
         return
@@ -163,7 +170,7 @@ def _text_captures(console: Any, files: Sequence[Checked]) -> None:
 
 
 def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[str]) -> None:
-    """``assumed``: what the file's findings before this one were said to hold for, which is not said again."""
+    """``assumed``: assumptions already stated for earlier findings of the file, which are not repeated."""
     from rich.text import Text
 
     span = finding_place.in_file(file.record["path"], finding, file.record)
@@ -251,7 +258,7 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
 
 
 def _reference(path: str) -> str:
-    """A file as a reference of URIs: what a blank or a ``#`` is to a path, it is not there."""
+    """A file as a URI reference, with characters such as a blank or ``#`` escaped."""
     shown = relative(path)
     if os.path.isabs(shown):
         return Path(shown).as_uri()
@@ -259,7 +266,7 @@ def _reference(path: str) -> str:
 
 
 def _sarif_rule(code: str) -> Mapping[str, object]:
-    """With the page's text in it: a log is read on other machines, where an address on this one leads nowhere."""
+    """Includes the page's text, since a log is read on other machines, where local addresses are invalid."""
     rule: dict[str, object] = {"id": code, "shortDescription": {"text": rules.title(code)}}
     page = rules.text(code)
     if page:
@@ -277,7 +284,7 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
 
 
 def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` take."""
+    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` accept."""
     parts: list[str] = []
     for path, text in sorted(result.fixed.texts.items()):
         name = _in_patch(path)
@@ -287,7 +294,7 @@ def diff(result: Checked) -> str:
 
 
 def _in_patch(path: str) -> str:
-    """A file's name as git writes it: between quotation marks, where it holds what is no name to ``patch``."""
+    """A file's name as git writes it: quoted if it has characters that ``patch`` does not accept."""
     name = relative(path).replace(os.sep, "/")
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
@@ -296,7 +303,7 @@ def _in_patch(path: str) -> str:
 
 
 def finding_text(file: Checked, finding: Finding) -> str:
-    """One finding as the text format has it, without colours."""
+    """One finding in the text format, without colours."""
     out = io.StringIO()
     _text_finding(terminal.console(out, False), file, finding, set())
     return out.getvalue()
@@ -314,7 +321,7 @@ def _related_place(file: Checked, span: Span) -> str:
 
 
 def _in_cell(file: Checked, line: int) -> str:
-    """Where in a notebook a message is about, for formats that have lines of files only."""
+    """The place of a message in a notebook, for formats that have only lines of files."""
     cell, line = file.place(line)
     return "" if cell is None else f"Cell {cell}, line {line}: "
 

@@ -18,11 +18,11 @@ _TONES: dict[str, Tone] = {"captured": "good", "parts": "partly", "pinned": "par
 
 
 def rows(file: Checked, root: str) -> list[ModelRow]:
-    """A row for each class, in the order of the file, and before them one for the file where it has problems that are
-    of none of them.  ``root`` is the folder from which paths are shown."""
+    """A row for each class, in the order of the file, preceded by one for the file if it has problems outside of them.
+    ``root`` is the folder from which paths are shown."""
     shown = {_mark(each): each for each in file.findings}
     targets = file.record["targets"]
-    # A problem of a line that several classes run through is shown once for the file, and here for each of them.
+    # A problem on a line that several classes run is shown once for the file, but here for each class.
     marks: dict[str, dict[object, None]] = {
         each["name"]: {_mark(mine): None for mine in [*each["findings"], *each["lowering"], *each["captured"]]}
         for each in targets
@@ -40,7 +40,7 @@ def rows(file: Checked, root: str) -> list[ModelRow]:
 
 
 def _mark(finding: Finding) -> object:
-    """The same for findings that are one problem (``overlays.groups``)."""
+    """A key that is equal for findings of the same problem (``overlays.groups``)."""
     span = finding["span"]
     return (finding["code"], tuple(span.values()) if span else finding["message"])
 

@@ -1,7 +1,7 @@
 """``fxlens check --ray``: one Ray task per file, for repositories with thousands of models.
 
-Each Ray worker keeps one pool and gives it file after file.  A task whose worker is lost is run again elsewhere, so
-nothing is lost with it.  The files, and the interpreter, must be at the same place on every node.
+Each Ray worker keeps one pool and gives it file after file. A task whose worker is lost is run again elsewhere. The
+files and the interpreter must have the same paths on every node.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _state: dict[str, Any] = {}
 
 
 def check(files: list[str], options: Options, address: str) -> list[Checked]:
-    """Results in the order of the files.  Raises CannotCheck where Ray is missing or the cluster cannot be reached.
+    """Results in the order of the files.  Raises CannotCheck if Ray is missing or the cluster cannot be reached.
 
-    ``address`` is that of a running cluster; empty starts a local one of ``options.jobs`` workers and ends it after.
+    ``address`` is that of a running cluster; if empty, a local one of ``options.jobs`` workers is started and ended
+    afterwards.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -60,7 +61,7 @@ def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Che
 
 
 def check_here(path: str, options: Options) -> Checked:
-    """One file, in the Ray worker that calls this; its pool stays for the next file."""
+    """One file, in the Ray worker that calls this; its pool is kept for the next file."""
     if "loop" not in _state:
         _state["loop"] = asyncio.new_event_loop()
     if _state.get("launch") != options.launch:

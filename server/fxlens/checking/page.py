@@ -1,4 +1,4 @@
-"""Checked files as one page that needs nothing else: no network, no other file, no server."""
+"""Checked files as one self-contained page: no network, no other file, no server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_DOT = "The graphs are not drawn, because Graphviz's dot was not found where 
 
 
 def render(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
-    """The page of the models.  Each file's part is written before the next file is waited for."""
+    """The page of the models.  Each file's part is written before waiting for the next file."""
     script, style = _asset("models.js") + _asset("report.js"), _asset("models.css") + _asset("drawing.css")
     policy = (
         f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; base-uri 'none'; "
@@ -57,7 +57,7 @@ def render(files: Iterable[Checked], out: TextIO, color: bool = False) -> None:
 
 
 def _drawn(file: Checked, rows: list[ModelRow], dot: str | None) -> Iterable[ModelRow]:
-    """The rows with the drawings of their models, which would be most of the page if they were not compressed."""
+    """The rows with the drawings of their models, compressed since they are most of the page."""
     targets = {target["name"]: target for target in file.record["targets"]}
     for row in rows:
         drawing = pictures.svg(targets[row["name"]], dot) if dot and row["name"] in targets else ""
@@ -69,10 +69,10 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a content security policy names an inline script or style."""
+    """The hash of an inline script or style in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _json(value: object) -> str:
-    """JSON in which nothing can end the element that holds it."""
+    """JSON that cannot end the enclosing HTML element."""
     return json.dumps(value).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Drawings of graphs as SVG, where Graphviz's ``dot`` is installed."""
+"""Drawings of graphs as SVG, if Graphviz's ``dot`` is installed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fxlens.views.drawing import draw
 
 _SECONDS = 20.0
 _UNUSED = re.compile(r"<!--.*?-->\s*|<title>.*?</title>\s*|<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", re.S)
-"""What a picture inside of a page has no use for; in texts Graphviz writes ``<`` and ``>`` as entities."""
+"""Parts that a picture inside a page does not need; in texts Graphviz writes ``<`` and ``>`` as entities."""
 
 
 def program() -> str | None:
-    """Graphviz's ``dot``, where it is on the search path."""
+    """The path of Graphviz's ``dot``, if it is on the search path."""
     return shutil.which("dot")
 
 
 def svg(target: Target, dot: str) -> str:
-    """The drawing of a model as an ``svg`` element; empty where it has no graph, or Graphviz cannot lay it out."""
+    """The drawing of a model as an ``svg`` element; empty if it has no graph, or Graphviz cannot lay it out."""
     if not target["nodes"]:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""``fxlens check --watch``: checks again whenever a file changes.  What has not changed comes from the cache."""
+"""``fxlens check --watch``: checks again whenever a file changes.  Unchanged files come from the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = dict[str, tuple[int, int]]
 async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGenerator[list[Checked], None]:
     """The results now, and again after each change; never ends by itself.
 
-    ``files`` gives those to check and is asked each time: files come and go.
+    ``files`` returns the files to check and is called each time, since files come and go.
     """
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
@@ -39,7 +39,7 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
             before.update(_state(new))
             known = read
             yield results
-            # A file that nobody knew to be read may have been saved in the meantime.
+            # A file that was not known to be read may have been saved in the meantime.
             changed = {path for path in new if changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(_SECONDS)
@@ -52,13 +52,13 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
 
 
 def _beside(paths: Iterable[str]) -> Iterable[str]:
-    """Configurations and recorded examples that the files may have, there or not."""
+    """Configurations and recorded examples that may belong to the files, existing or not."""
     folders = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
     return [os.path.join(folder, name) for folder in folders for name in _BESIDE]
 
 
 def _state(paths: Iterable[str]) -> State:
-    """Time and size of the files that are there."""
+    """Time and size of the existing files."""
     found: State = {}
     for path in paths:
         try:

@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             status = _report(on_ray.check(files, chosen, arguments.ray), arguments, known)
         else:
-            # Closed in any case: at the end of the program it could not wait for its processes any more.
+            # Closed in any case: at the end of the program it could no longer wait for its processes.
             with closing(_stream(files, chosen)) as results:
                 status = _report(results, arguments, known)
         if chosen.cache:
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_no_report(path: str, known: Baseline | None) -> bool:
-    """Whether a file that is there is one that only a slip would name for a report."""
+    """Whether naming an existing file for the report is probably a mistake."""
     if not os.path.exists(path):
         return False
     real = os.path.realpath(path)
@@ -136,8 +136,8 @@ def _is_no_report(path: str, known: Baseline | None) -> bool:
 
 
 def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Baseline | None) -> int:
-    """Writes what was found, each result before the next one is waited for where no baseline wants them all; gives the
-    exit status.  Raises OSError where that cannot be written."""
+    """Writes the results, one by one unless a baseline needs all of them first; returns the exit status. Raises OSError
+    if writing fails."""
     failed = not_run = False
     said: set[str] = set()
 
@@ -179,7 +179,8 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
 
 def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
-    """What standard error gets of a file, but what it was ``said`` of another one, such as of their configuration."""
+    """Print a file's remarks to standard error, except those already ``said`` for another file, such as about their
+    configuration."""
     notes = [*result.record["notes"]]
     if any(each["code"] == "FX309" for each in result.findings):
         notes.append("--python PATH names the interpreter that has torch and what the models need")
@@ -203,11 +204,11 @@ async def _watch(arguments: argparse.Namespace, chosen: Options, known: Baseline
     """Reports after every change, until it is interrupted."""
 
     def files() -> list[str]:
-        with suppress(CannotCheck):  # an editor that is saving a file may have removed it for a moment
+        with suppress(CannotCheck):  # an editor may remove a file briefly while saving
             return python_files(arguments.paths)
         return []
 
-    async with aclosing(watching.rounds(files, chosen)) as rounds:  # also where nobody reads what is written
+    async with aclosing(watching.rounds(files, chosen)) as rounds:  # also if the output is not read
         async for results in rounds:
             _report(results, arguments, known)
             sys.stdout.flush()
@@ -217,7 +218,7 @@ async def _watch(arguments: argparse.Namespace, chosen: Options, known: Baseline
 
 
 def _baseline(arguments: argparse.Namespace) -> Baseline | None:
-    """The file of accepted findings, where one was named or is to be written.  Raises CannotCheck."""
+    """The baseline, if one was named or is to be written. Raises CannotCheck."""
     path = arguments.baseline or (baseline.NAME if arguments.write_baseline else "")
     if not path:
         return None
@@ -237,14 +238,14 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
         captures=arguments.captures,
-        light=arguments.format != "html",  # whose page has drawings
+        light=arguments.format != "html",  # the page shows drawings
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
     )
 
 
 def _stream(files: list[str], chosen: Options) -> Generator[Checked]:
-    """The results in the order of the files, each as soon as it is there, and meanwhile how many files are done."""
+    """The results in the order of the files, each as soon as available, with a progress display."""
     loop = asyncio.new_event_loop()
     count = Count(len(files))
     checked = check(files, chosen, count.done)

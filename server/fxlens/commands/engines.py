@@ -1,4 +1,4 @@
-"""``fxlens engines``: the engines that models can be lowered to, and what is missing here."""
+"""``fxlens engines``: the engines that models can be lowered to, and what is missing for each here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fxlens init``: proposes ``[tool.fxlens.targets]`` for a repository, from what is found out about its classes."""
+"""``fxlens init``: proposes ``[tool.fxlens.targets]`` for a repository, from what was determined about its classes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def _all(files: list[str], chosen: Options) -> list[Checked]:
 
 
 def _entry(result: Checked, target: Target) -> str:
-    """One line of the table, with where it comes from; nothing for what is written down already."""
+    """One line of the table, with its source; empty if it is already configured."""
     made, inputs = target["construct"], target["inputs"]
     if made is None or made["source"] in _WRITTEN:
         return ""

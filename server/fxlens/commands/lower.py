@@ -1,5 +1,5 @@
-"""``fxlens lower FILE[::Class]``: lower a model to an engine, say what stays in PyTorch, and save the result; or only
-say what would, with ``--preview``."""
+"""``fxlens lower FILE[::Class]``: lower a model to an engine, list what stays in PyTorch, and save the result; with
+``--preview`` only list it."""
 
 from __future__ import annotations
 

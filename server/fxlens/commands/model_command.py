@@ -1,4 +1,4 @@
-"""What lower, bench and estimate share: run one job on one model, show its progress, explain how it ended."""
+"""Shared by lower, bench and estimate: run one job on one model, show its progress, explain how it ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def printed(
     job_options: Data,
     report: Callable[[Mapping[str, Any]], object] = itemgetter("report"),
 ) -> Mapping[str, Any] | None:
-    """The job's result, once it is printed: its text, or its report as JSON. None where the failure is printed."""
+    """The job's result, once it is printed: its text, or its report as JSON. None if a failure was printed."""
     try:
         result = _run(kind, arguments, job_options, report)
     except Failed as error:

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def trace(arguments: argparse.Namespace) -> tuple[Target, Notebook | None] | int:
-    """The target's record, its findings on standard error, and the notebook that it is in, if it is in one; or the exit
-    status where there is none."""
+    """The target's record, its findings on standard error, and its notebook, if any; or the exit status if there is no
+    target."""
     path, _, name = arguments.target.partition("::")
     try:
         files = python_files([path])

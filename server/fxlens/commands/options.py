@@ -13,7 +13,7 @@ from fxlens.host.launch import Launch, find_python
 from fxlens.ipc.request import Limits
 
 Number = TypeVar("Number", int, float)
-_MOST = 10_000_000  # of anything: above it clocks and sizes of the system overflow
+_MOST = 10_000_000  # larger values overflow clocks and sizes of the system
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser, deadline: float = 30.0) -> None:
@@ -49,12 +49,12 @@ def limits(arguments: argparse.Namespace) -> Limits:
 
 
 def positive(text: str) -> float:
-    """For arguments: a number above 0."""
+    """Argument type: a number above 0."""
     return _above_0(text, float, "a number")
 
 
 def count(text: str) -> int:
-    """For arguments: a whole number above 0."""
+    """Argument type: a whole number above 0."""
     return _above_0(text, int, "a whole number")
 
 

@@ -1,4 +1,4 @@
-"""How far a command is: a line on a terminal's standard error, rewritten in place, or now and then a line elsewhere."""
+"""Progress of a command: on a terminal a line rewritten in place, otherwise an occasional line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from fxlens.sources.paths import relative
 from fxlens.views.terminal import exact, one_line
 
-_EVERY = 10.0  # seconds between two lines where nobody watches
+_EVERY = 10.0  # seconds between two lines without a terminal
 
 
 def show_progress(text: str, fraction: float) -> None:
@@ -22,14 +22,14 @@ def show_progress(text: str, fraction: float) -> None:
 
 
 class Count:
-    """How many of a command's files are done."""
+    """Counts a command's finished files."""
 
     def __init__(self, total: int) -> None:
         self._total, self._count = total, 0
         self._said = time.monotonic()
 
     def done(self, path: str) -> None:
-        """One more is."""
+        """Count one more."""
         self._count += 1
         if sys.stderr.isatty():
             show_progress(f"{self._count} of {self._total} files: {relative(path)}", self._count / self._total)
@@ -38,6 +38,6 @@ class Count:
             print(f"fxlens: {self._count} of {self._total} files checked", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Takes the line away, so that something else can be written."""
+        """Removes the line, so that something else can be written."""
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr, flush=True)

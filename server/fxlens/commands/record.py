@@ -1,4 +1,4 @@
-"""``fxlens record -- COMMAND…``: notes how a program constructs and calls the modules of the workspace."""
+"""``fxlens record -- COMMAND…``: records how a program constructs and calls the modules of the workspace."""
 
 from __future__ import annotations
 

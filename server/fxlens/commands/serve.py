@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 _LAST_SECONDS = 10.0
-"""From the end of the input to the end of the server, whatever it is doing."""
+"""Seconds from the end of the input to the end of the server."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fxlens import outbox
     from fxlens.ipc import temporary
 
-    # Neither messages nor the log may hold the server up where a client does not read them.
+    # Neither messages nor the log may block the server if a client does not read them.
     log_box = None if arguments.log_file else outbox.to_log(os.dup(2))
     target: dict[str, Any] = {"stream": log_box} if log_box else {"filename": arguments.log_file}
     logging.basicConfig(
@@ -40,10 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         **target,
     )
-    # The protocol keeps standard output for itself: a stray print anywhere goes to the log.
+    # Standard output is reserved for the protocol: a stray print goes to the log.
     output = outbox.to_client(os.dup(1), log_box)
     os.dup2(2, 1)
-    gc.disable()  # the types of the protocol are many, and stay
+    gc.disable()  # the protocol's types are many and permanent
     from fxlens.server import create
 
     server = create()
@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     gc.enable()
 
     def end(number: int, frame: Any) -> None:
-        """Python's own way waits for the thread that reads the input. The workers end when they see this one go."""
+        """Exit without waiting for the thread that reads the input, as Python would. The workers end when this process
+        does."""
         temporary.remove_all()
         output.close(1.0)
         os._exit(128 + number)
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in ("SIGINT", "SIGTERM"):
         signal.signal(getattr(signal, name), end)
     if hasattr(faulthandler, "register"):
-        # Where a server does not answer, `kill -USR1` says what it is doing.
+        # If a server does not answer, `kill -USR1` shows what it is doing.
         faulthandler.register(signal.SIGUSR1)
 
     def give_up() -> None:
@@ -73,13 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# Names of headers may be written in any case; pygls would wait for another one for ever.
+# Header names are case-insensitive, but pygls would wait forever for its own spelling.
 _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n", re.IGNORECASE)
 
 
 class _Input:
-    """The client's messages.  Where they end, what runs is ended before pygls hears of it: pygls would cancel all tasks
-    at once, and in asyncio of Python 3.11 the start of a process then waits for ever.  All of it has a moment."""
+    """The client's messages. At their end, running jobs are ended before pygls knows: pygls would cancel all tasks at
+    once, and in asyncio of Python 3.11 a starting process then waits forever. The whole has a short time limit."""
 
     def __init__(self, stream: BinaryIO, end: Callable[[], None], give_up: Callable[[], None]) -> None:
         self._stream, self._end, self._give_up = stream, end, give_up

@@ -1,1 +1,1 @@
-"""What the user has set: an editor's settings, a project's configuration, and which findings are shown then."""
+"""Editor settings, project configuration, and the selection of findings by them."""

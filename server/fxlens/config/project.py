@@ -1,5 +1,5 @@
 """A project's own configuration: ``fxlens.toml``, or ``[tool.fxlens]`` in ``pyproject.toml``.  Read as data; the only
-program that it names is the tracer, which runs where the models do.
+code that it names is the tracer, which runs in the process of the models.
 
 ::
 
@@ -56,7 +56,7 @@ def is_configuration(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Project:
-    """What the nearest configuration above a folder says; empty where there is none."""
+    """The nearest configuration above a folder; empty if there is none."""
 
     root: str | None = None
     select: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class Project:
     severity: dict[str, str] = field(default_factory=dict)
     leaf_modules: tuple[str, ...] = ()
     tracer: Tracer | None = None
-    """The project's own, which decides in place of torch.fx's; None where it has none."""
+    """The project's own tracer, which decides instead of torch.fx's; None if it has none."""
     captures: tuple[str, ...] = ()
-    """The captures that count: those of ``settings.CAPTURES``; empty where it does not say."""
+    """The captures that count: those of ``settings.CAPTURES``; empty if not configured."""
     targets: dict[str, str] = field(default_factory=dict)
     scope: str = ""
-    """Which classes have findings of full severity (``sources.roles``); empty where it does not say."""
+    """Which classes have findings of full severity (``sources.roles``); empty if not configured."""
     problems: tuple[str, ...] = ()
 
     @classmethod
@@ -78,8 +78,8 @@ class Project:
     ) -> Project:
         """Looks for a configuration in ``folder`` and above, and stops at the first.
 
-        ``opened`` gives the text of one that an editor has open. Above ``top``, the folder that is trusted, nothing is
-        read; where there is none, nothing of another user above the present folder: it could name what is run."""
+        ``opened`` returns the text of one that is open in an editor. Nothing is read above ``top``, the trusted folder;
+        without it, nothing of another user above the current folder, since it could name code to run."""
         at = os.path.abspath(folder)
         while top is not None or is_within(at, _present()) or _is_ours(at):
             for name in _NAMES:
@@ -139,7 +139,8 @@ class Project:
         )
 
     def targets_of(self, path: str) -> dict[str, str]:
-        """What it says about the classes of this file, by class name.  ``Net`` alone means the class in any file."""
+        """The configured targets for classes of this file, by class name.  ``Net`` alone means the class in any
+        file."""
         found: dict[str, str] = {}
         here = functools.cache(lambda file: is_named(file, self.root or "", path))
         for name, text in self.targets.items():
@@ -169,7 +170,7 @@ def _tracer(path: str, table: dict[str, Any], problems: list[str]) -> Tracer | N
 
 
 def _present() -> list[str]:
-    """The present folder; nothing where it was removed meanwhile."""
+    """The current folder; empty if it was removed."""
     try:
         return [os.getcwd()]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which findings are shown, and how severe they are: settings, project configuration and ``# fxlens: ignore``
+"""Which findings are shown, and with which severity: settings, project configuration and ``# fxlens: ignore``
 comments."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from .settings import SEVERITIES
 
 @dataclass(frozen=True)
 class Selection:
-    """Codes are matched by their beginning: ``FX2`` is every silent finding.  The longer match decides; a tie
-    ignores."""
+    """Codes are matched by prefix: ``FX2`` is every silent finding. The longest match decides; on a tie, ignore
+    wins."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -71,5 +71,5 @@ def silenced(code: str, line: int, end_line: int, comments: Mapping[int, frozens
 
 
 def _longest(code: str, prefixes: Iterable[str]) -> int | None:
-    """Length of the longest prefix that the code begins with; None where there is none."""
+    """Length of the longest prefix of the code; None if there is none."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=None)

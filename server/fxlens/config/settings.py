@@ -1,4 +1,4 @@
-"""What the user can set, and how the client's values become it."""
+"""The settings of the user, made from the client's values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERITIES = ("error", "warning", "info", "hint", "off")
 
 
 def _default_memory() -> int:
-    """MiB: half of the machine, 8 GiB at most."""
+    """MiB: half of the machine's memory, 8 GiB at most."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     except (ValueError, OSError, AttributeError):
@@ -29,7 +29,7 @@ class Settings:
     python: str = ""
     """Interpreter for user code; empty: found by ``host.launch.find_python``."""
     pythonFrom: str = ""
-    """How the client has found it, in a few words; empty where the user has set it."""
+    """How the client found it, in a few words; empty if the user has set it."""
     run: str = "onType"
     """onType, onSave or manual."""
     deadline: float = 10.0
@@ -51,15 +51,15 @@ class Settings:
     shapes: bool = True
     """Whether the value of each traced line is shown at its end."""
     shapesLength: int = 43
-    """Characters of it; what is longer is cut."""
+    """The most characters of it; longer ones are cut."""
     batch: str = ""
     """The name of the batch dimension in shapes, such as N; empty: its size."""
     device: str = ""
     """The device that hover predicts times for; empty: none."""
     lowering: str = "hints"
-    """off, or hints: what an engine could not take is marked at its line."""
+    """off, or hints: operators that an engine cannot run are marked at their lines."""
     captures: tuple[str, ...] = ()
-    """The captures that count, of `CAPTURES`; empty: those of the project, else torch.fx, and the others are shown as
+    """The captures that count, of `CAPTURES`; empty: those of the project, or torch.fx, and the others are shown as
     information."""
     verify: bool = True
     """Whether fixes are traced and compared with eager before they are offered as preferred."""
@@ -82,8 +82,8 @@ _LONGEST_NAME = 12
 
 
 def from_client(value: Any, base: Settings | None = None) -> tuple[Settings, list[str]]:
-    """Settings with the client's values over ``base``, and a sentence for each value that was refused.  What is
-    selected by a code that no rule has is left out: with one that is misspelt alone, nothing would ever be found."""
+    """Settings with the client's values over ``base``, and a sentence for each rejected value. Unknown codes in
+    selections are dropped: with a misspelt one alone, nothing would ever be found."""
     base = base or Settings()
     if value is None:
         return base, []

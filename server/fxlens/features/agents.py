@@ -1,7 +1,7 @@
-"""The questions of agents, about the files as the editor has them.
+"""The questions of agents, about the files as they are in the editor.
 
 ``fxlens/ask`` ``{tool, arguments, unsaved}``, answer ``{text}`` or ``{reason}``: ``tool`` and its ``arguments`` are
-those of ``fxlens mcp``, but for ``text``; ``unsaved`` are the addresses of the documents with unsaved changes.
+those of ``fxlens mcp``, except ``text``; ``unsaved`` are the addresses of the documents with unsaved changes.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def register(server: FxLensServer) -> None:
 
 
 class Agents:
-    """Keeps what is known of each folder of the workspace that was asked about; of others nothing is kept.
+    """Keeps knowledge of each workspace folder that was asked about; nothing for other folders.
 
-    Its index is another than that of the session (`workspace.environment`), which is told what is typed: answers are
-    about the files as they are saved, but for those that the client calls unsaved."""
+    Its index is separate from that of the session (`workspace.environment`), which gets every edit: answers are about
+    saved files, except for documents that the client lists as unsaved."""
 
     def __init__(self, ls: FxLensServer) -> None:
         self._ls = ls
         self._folders: dict[str, Folder] = {}
 
     def asking(self, name: str, path: str, dirty: list[Any]) -> Asking:
-        """For one question about a file, with the interpreter and the limits that its folder has now."""
+        """For one question about a file, with its folder's current interpreter and limits."""
         session, folder = self._ls.session, folder_of(self._ls, path)
         settings = session.settings_for(folder)
         if not settings.enable:
@@ -73,8 +73,8 @@ class Agents:
         )
 
     def _unsaved(self, dirty: list[Any]) -> Callable[[], Mapping[str, str]]:
-        """Gives the texts of the documents that the client calls unsaved, and of those that change from now on: one
-        that is neither may be older than its file.  Of a notebook the file alone counts: its document is its cells."""
+        """Returns the texts of the documents that the client lists as unsaved, and of those that change from now on:
+        others may be older than their file. For a notebook only the file counts, since its documents are cells."""
         session = self._ls.session
         versions = {uri: each.version for uri, each in session.documents.items() if uri not in dirty}
         configurations = [path for uri in dirty if isinstance(uri, str) and (path := path_of(uri)) is not None]
@@ -94,7 +94,7 @@ class Agents:
 
 
 def _path(ls: FxLensServer, file: str) -> str:
-    """A path from whichever folder of the workspace has it, or the address of a document."""
+    """A path in any folder of the workspace, or the address of a document."""
     document = ls.session.documents.get(file)
     if document is not None or not file:
         return document.path if document else ""

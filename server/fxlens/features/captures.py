@@ -1,9 +1,8 @@
-"""What can be done about captures for a whole class: make it exportable, remove its graph breaks, write what may vary.
+"""Actions for the captures of a whole class: make it exportable, remove its graph breaks, write its dynamic shapes.
 
 Commands ``fxlens.fixCapture`` ``[uri, target, capture]`` and ``fxlens.writeDynamicShapes`` ``[uri, target]``: the
 server computes an edit and asks the editor to apply it.  An editor that can show a diff of the fixes first does so.
-A request for code actions says
-the same, for editors that send no such notification.
+Code actions do the same, for editors without such commands.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def register(server: FxLensServer) -> None:
             return
         try:
             written = with_shapes(document.text, target, found)
-        except parsing.ERRORS:  # typed on meanwhile
+        except parsing.ERRORS:  # edited meanwhile
             return
         edit = edits.workspace_edit(ls, {uri: [edits.line_edit(written)]})
         _apply(ls, edit, f"dynamic_shapes of {target}")
@@ -83,7 +82,7 @@ def actions(document: Document, wanted: types.Range) -> list[types.CodeAction]:
 
 
 def _improvable(target: Target) -> list[str]:
-    """The captures that refuse a model, or break it, and that fixes are for."""
+    """The captures that fail or break on a model, and for which there are fixes."""
     able = [each for each in target["captures"] if each["capture"] in PURPOSES]
     return [each["capture"] for each in able if each["outcome"] in ("fails", "parts")]
 
@@ -93,7 +92,7 @@ def _title(name: str, capture: str) -> str:
 
 
 def with_shapes(text: str, name: str, found: Specification) -> positions.LineEdit:
-    """The specification of a class as a constant after it, or in place of the one that is there."""
+    """The specification of a class as a constant after it, or replacing the existing one."""
     constant = shapes_constant(name)
     end = "\r\n" if "\r\n" in text else "\n"
     tree = ast.parse(text)
@@ -130,7 +129,7 @@ def _apply(ls: FxLensServer, edit: types.WorkspaceEdit, label: str) -> None:
 
 
 def _reviewed(ls: FxLensServer, changes: dict[str, list[types.TextEdit]], label: str) -> types.WorkspaceEdit:
-    """An edit that is shown as a diff before it is applied, where the editor can do that."""
+    """An edit that is shown as a diff before it is applied, if the editor supports it."""
     workspace = ls.client_capabilities.workspace
     able = workspace.workspace_edit if workspace else None
     edit = edits.workspace_edit(ls, changes)

@@ -1,6 +1,6 @@
-"""Between the cells of open notebooks and the documents that they are joined into, on the wire: the only place that
-knows both.  What a client says of a cell is said of its notebook before any feature reads it, and what features say of
-a notebook is said of its cells before it is sent.
+"""Translates messages between the cells of open notebooks and the documents that join them: the only place that knows
+both. Messages about a cell are rewritten to its notebook before features read them, and messages about a notebook are
+rewritten to its cells before they are sent.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Joined:
 
     @property
     def code(self) -> tuple[str, list[str]]:
-        """All of it that counts."""
+        """The parts that matter for a trace."""
         return self.made.text, [cell.uri for cell in self.cells]
 
     @property
     def layout(self) -> list[tuple[str, int, int]]:
-        """Which lines are whose."""
+        """The layout: which cell each line belongs to."""
         return [(cell.uri, cell.first, cell.after) for cell in self.cells]
 
     def cell(self, uri: str) -> Cell:
         return next(each for each in self.cells if each.uri == uri)
 
     def at(self, line: int) -> Cell:
-        """The cell that holds a line (from 0), or is ended by it."""
+        """The cell that contains a line (from 0), or ends at it."""
         found = self.made.holding(line + 1)
         if found is None:
             raise Nowhere
@@ -52,29 +52,29 @@ class Joined:
 
 
 class Cells:
-    """``version(uri)`` is that of a cell's text now, ``encoding()`` how characters are counted."""
+    """``version(uri)`` is the current version of a cell's text, ``encoding()`` the position encoding."""
 
     def __init__(self, version: Callable[[str], int | None], encoding: Callable[[], str]) -> None:
         self._version, self._encoding = version, encoding
         self._notebooks: dict[str, Joined] = {}
         self._notebook_of: dict[str, str] = {}
         self._asked: dict[Any, tuple[str, Joined]] = {}
-        """The cells that requests without an answer are about, and their notebooks as they were then."""
+        """The cells of pending requests, and their notebooks at the time of the request."""
         self._sent: dict[str, Json] = {}
         """The last diagnostics of each cell."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be said of cells."""
+        """Whether there is nothing to translate."""
         return not self._notebooks and not self._asked
 
     def speak_in(self, number: Any, answer: bytes) -> bool:
-        """Whether an answer in JSON is to be said of cells: it was asked about one, or an address of a notebook is in
-        it."""
+        """Whether a JSON answer must be translated to cells: its request was about one, or it contains a notebook's
+        address."""
         return number in self._asked or any(json.dumps(uri).encode() in answer for uri in self._notebooks)
 
     def put(self, notebook: Joined) -> list[str]:
-        """Takes a notebook as it is now; the cells of which something was said, and that are gone."""
+        """Updates a notebook; returns removed cells that had diagnostics."""
         gone = self._drop(notebook.uri)
         self._notebooks[notebook.uri] = notebook
         self._notebook_of.update({cell.uri: notebook.uri for cell in notebook.cells})
@@ -96,7 +96,7 @@ class Cells:
         return cells
 
     def incoming(self, message: Json) -> Json:
-        """A message of the client, about the notebook where it is about a cell."""
+        """A message of the client, rewritten to the notebook if it is about a cell."""
         params = message.get("params")
         if not self._notebook_of or not isinstance(params, dict) or not isinstance(message.get("id", 0), (int, str)):
             return message
@@ -127,7 +127,7 @@ class Cells:
         return {**message, "params": moved(params, joined.cell(uri))}
 
     def outgoing(self, message: Any, plain: Callable[[Any], Json]) -> list[Any]:
-        """What is sent in place of a message; ``plain`` makes JSON of one."""
+        """The messages to send in place of one; ``plain`` converts one to JSON."""
         if self.idle:
             return [message]
         message = plain(message)
@@ -155,7 +155,7 @@ class Cells:
             return [{"jsonrpc": "2.0", "method": types.WINDOW_SHOW_MESSAGE, "params": shown}]
 
     def _diagnostics(self, notebook: Joined, params: Json) -> Iterator[Json]:
-        """One message for each cell of which something else is to be said than before."""
+        """One message for each cell whose diagnostics have changed."""
         found: dict[str, list[Json]] = {cell.uri: [] for cell in notebook.cells}
         for each in params["diagnostics"] if notebook.cells else ():
             cell = notebook.at(each["range"]["start"]["line"])
@@ -169,8 +169,8 @@ class Cells:
                 yield message
 
     def _in_cells(self, value: Any, cell: Cell | None) -> Any:
-        """The same about cells.  Ranges without an address are in ``cell``, where the request was about one; of a list
-        those entries stay that are in it."""
+        """The value translated to cells. If the request was about a cell, ranges without an address are in ``cell``,
+        and lists keep only the entries in it."""
         if isinstance(value, list):
             return list(self._each_in_cells(value, cell))
         if not isinstance(value, dict):
@@ -178,7 +178,7 @@ class Cells:
         if "changes" in value or "documentChanges" in value:
             return self._workspace_edit(value)
         if value.get("cell") is not None:
-            return value  # a row of the table of models, which is about its cell already
+            return value  # a row of the table of models already names its cell
         notebook = self._notebooks.get(value["uri"]) if isinstance(value.get("uri"), str) else None
         if notebook is not None and "range" in value:
             there = notebook.at(value["range"]["start"]["line"])
@@ -187,7 +187,7 @@ class Cells:
             there = notebook.at(value["line"])
             made = {**value, "uri": there.uri, "line": value["line"] - there.first}
             if value["line"] == there.after and isinstance(value.get("text"), str):
-                made["text"] = value["text"].rstrip("\n")  # nothing comes after it
+                made["text"] = value["text"].rstrip("\n")  # it ends the cell
             return made
         if cell is not None and str(value.get("kind")).startswith("source.") and "edit" in value:
             edit = self._workspace_edit(value["edit"], cell)
@@ -199,7 +199,7 @@ class Cells:
             }
         if cell is None or "uri" in value:
             return {name: self._in_cells(each, cell) for name, each in value.items()}
-        # Python names lines of the cell that it cannot parse.
+        # Python's message names lines of the cell that it cannot parse.
         kept = {"message"} if value.get("code") == "FX308" else set()
         return {name: each if name in kept else self._member(name, each, cell) for name, each in value.items()}
 

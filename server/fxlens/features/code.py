@@ -1,7 +1,7 @@
 """The text of a view: request ``fxlens/code`` ``{uri, target, view, now?}`` with ``view`` one of ``texts.VIEWS``.
 
 The answer is ``{text, lines, places, version}``, where ``lines`` maps a node to its first and last line (from 0) of the
-text, or ``{reason}``.  With ``now`` it is made of the record that is there, without waiting for a trace under way.
+text, or ``{reason}``. With ``now`` it is made from the existing record, without waiting for a running trace.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def register(server: FxLensServer) -> None:
             return []
         if kind := fix_all.asked(params):
             return await fix_all.actions(ls, document.uri, kind)
-        # Of clients that do not say where the cursor is.
+        # For clients that do not report where the cursor is.
         ls.session.moved_to(document.uri, params.range.start.line)
         only = params.context.only
         changes = []
@@ -59,8 +59,8 @@ def register(server: FxLensServer) -> None:
             changes += captures.actions(document, params.range)
         if not _wanted(only, "quickfix"):
             return changes
-        # Findings are shown before the record is complete, and its fixes are checked after; a checked answer is worth a
-        # short wait, and after it what is known is given.
+        # Findings are shown before the record is complete, and fixes are checked later. Wait briefly for checked ones,
+        # then return what is known.
         await _settle(document.task)
         await _settle(document.verifying)
         record = document.record if document.record_text == document.text else None
@@ -75,7 +75,7 @@ def register(server: FxLensServer) -> None:
             for fix in finding["fixes"]
             if fix_edits.is_current(ls, document, fix)
         ]
-        # What changes the project comes last, whatever else there is.
+        # Changes of the project always come last.
         changes += _interpreters(ls, document, record, params.range)
         own = [_action(ls, document, *each) for each in fixes if not fix_edits.project_file(each[1])]
         of_project = [_action(ls, document, *each) for each in fixes if fix_edits.project_file(each[1])]
@@ -99,7 +99,7 @@ def _touches(ls: FxLensServer, document: Document, finding: Finding, wanted: typ
 
 
 def _interpreters(ls: FxLensServer, document: Document, record: Record, wanted: types.Range) -> list[types.CodeAction]:
-    """The way to another interpreter, where there is none that can run models."""
+    """The action to choose another interpreter, if the current one cannot run models."""
     if CHOOSE not in client_commands(ls):
         return []
     command = types.Command(title="Choose Interpreter…", command=CHOOSE)

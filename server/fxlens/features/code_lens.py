@@ -1,4 +1,4 @@
-"""A line above each model: how its trace went, and the ways to look at it."""
+"""A line above each model: the result of its trace, and its views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPEN_VIEW = "fxlens.openView"
 WAYS = (
     ("Graph", "fxlens.showGraph", None), ("Code", "fxlens.showCode", "code"), ("Table", "fxlens.showTable", "table"),
 )  # fmt: skip
-"""Ways to look at a model: the client's command, and the view that the server can write where there is none."""
+"""Views of a model: the client's command, and the view that the server can write if the client has none."""
 KEEP = "fxlens.keepConstruction"
 """The server's own command: writes the comment above the class."""
 WATCH = "fxlens.watch"
@@ -57,8 +57,8 @@ def register(server: FxLensServer) -> None:
 
 
 def _judged(document: Document) -> dict[str, tuple[Target, int]]:
-    """By name what is known of each class, with its line now: of those that the trace under way has judged, what it
-    says; until it has their graphs, they are the ones from before."""
+    """By name, each class's record with its current line: from the running trace if it has finished the class; its
+    graph stays the old one until the new one arrives."""
     found: dict[str, tuple[Target, int]] = {}
     last = (document.record, document.record_text)
     for record, text in (last, document.judged or (None, "")):
@@ -75,7 +75,7 @@ def _judged(document: Document) -> dict[str, tuple[Target, int]]:
 
 
 def _models(document: Document) -> list[tuple[str, int]]:
-    """The classes that look like models, with their lines; none in a text that takes long to read."""
+    """The classes that look like models, with their lines; none in a text that is slow to parse."""
     if len(document.text) > READ_AT_ONCE:
         return []
     try:
@@ -91,7 +91,7 @@ def _above(line: int, command: types.Command) -> types.CodeLens:
 
 
 def lenses(target: Target, uri: str, known: set[str]) -> list[types.Command]:
-    """The commands above a class; those that the client does not have are left out, or only show their text."""
+    """The commands above a class; those that the client lacks are left out, or only show their text."""
 
     def command(title: str, name: str) -> types.Command:
         return types.Command(title=title, command=name if name in known else "", arguments=[uri, target["name"]])
@@ -151,7 +151,7 @@ def _as_part(ls: FxLensServer, document: Document, target: Target, known: set[st
 
 
 def shortened(text: str) -> str:
-    """As much of a text as a line has room for; of a part of a model also which one it is."""
+    """A text cut to the length of a line; for a part of a model, with the name of the part."""
     if len(text) <= _LENGTH:
         return text
     head, dot, part = text.rpartition(_PART)
@@ -185,7 +185,7 @@ def obstacles(target: Target) -> int:
 
 
 def client_commands(ls: FxLensServer) -> set[str]:
-    """Commands that the client runs itself, as it says in ``capabilities.experimental.commands``."""
+    """Commands that the client runs itself, as declared in ``capabilities.experimental.commands``."""
     experimental = ls.client_capabilities.experimental
     names = experimental.get("commands") if isinstance(experimental, dict) else getattr(experimental, "commands", None)
     return {name for name in names or () if isinstance(name, str)}

@@ -40,9 +40,9 @@ def register(server: FxLensServer) -> None:
 
 
 async def load(ls: FxLensServer, pushed: Any) -> None:
-    """Requests the section ``fxlens`` for each folder; of a client that does not support this, the pushed settings
-    count.  Answers may come in another order: only those to the last request count.  Where there is none, what was
-    known stays."""
+    """Requests the section ``fxlens`` for each folder; for a client without support for this, the pushed settings
+    count. Answers may arrive out of order: only those to the last request count. Without an answer, the old settings
+    stay."""
     ls.settings_requests += 1
     request = ls.settings_requests
     roots: list[str | None] = [None, *folders(ls)]
@@ -103,7 +103,7 @@ async def _watch_files(ls: FxLensServer) -> None:
     if not (watched and watched.dynamic_registration):
         return
     patterns = ("**/*.{py,ipynb,yaml,yml,json}", "**/pyproject.toml", "**/fxlens*.toml")
-    # Of a folder that is deleted or moved, VS Code tells nothing but that.
+    # For a deleted or moved folder, VS Code reports only the folder itself.
     folders = types.FileSystemWatcher(glob_pattern="**/*", kind=types.WatchKind.Create | types.WatchKind.Delete)
     options = types.DidChangeWatchedFilesRegistrationOptions(
         watchers=[*(types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns), folders]

@@ -1,5 +1,4 @@
-"""Findings as diagnostics, pushed with the version of the text that they are all of; without one while more is on the
-way."""
+"""Findings as diagnostics, pushed with the version of their text; without a version while more will follow."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def untaken(ls: FxLensServer, document: Document) -> list[types.Diagnostic]:
     for target in targets:
         for each in target["untaken"]:
             if each["span"] in taken:
-                continue  # a model that holds this one, constructed otherwise, goes there
+                continue  # another model that contains this one reaches them
             span = positions.moved_span(each["span"], moved)
             if span is not None and key(span["file"]) == key(document.path):
                 faded.append(

@@ -1,6 +1,6 @@
-"""Open documents: passes on to the session what the client opened, edited, saved and closed, and where its cursor is
-(``fxlens/cursor`` with ``uri`` and ``line``, from 0: the class there is traced first, and shown as a problem, not as a
-hint)."""
+"""Open documents: tells the session which documents the client opened, edited, saved and closed, and where its cursor
+is (``fxlens/cursor`` with ``uri`` and ``line``, from 0: the class there is traced first, and shown as a problem, not as
+a hint)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _READ = (".py", ".ipynb", ".md", ".yaml", ".yml", ".json", ".toml")
 _AT_ONCE = 0.02
-"""Seconds of work on changes of files until requests come in between."""
+"""Seconds of work on file changes before requests get a turn."""
 
 
 def register(server: FxLensServer) -> None:
@@ -83,13 +83,13 @@ def register(server: FxLensServer) -> None:
 
 
 def _counts(path: str) -> bool:
-    """Whether a change on disk may be one of what we read, or of a folder of it, which may be gone."""
+    """Whether a change on disk may concern a file that we read, or a folder (perhaps deleted) with such files."""
     suffix = os.path.splitext(path)[1]
     return suffix in _READ or not suffix or os.path.isdir(path)
 
 
 async def closed_in(ls: FxLensServer, uri: str) -> None:
-    """A document is no longer open, which may be that of a notebook."""
+    """Handle the closing of a document or notebook."""
     ls.session.closed(uri)
     ls.cells.close(uri)
     ls.layer_times.pop(uri, None)

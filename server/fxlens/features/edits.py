@@ -1,5 +1,5 @@
-"""Edits of documents as LSP has them: with the versions that they are made for, where the client takes those, and never
-of a text that is no longer the one that they were made from."""
+"""Edits of documents in LSP form: with document versions if the client supports them, and never for a text that has
+changed since."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
 _MARKS = "\ufeff\x0c"
-"""What may stand in front of a text that an editor has, or that is read as Python reads it."""
+"""A byte-order mark, which editors and Python remove from the beginning of a text."""
 
 
 def workspace_edit(
     ls: FxLensServer, changes: Mapping[str, list[types.TextEdit]], new: Collection[str] = ()
 ) -> types.WorkspaceEdit:
-    """The edits by document. A client that supports it refuses those of a document that was edited meanwhile, and is
-    asked to create ``new`` files."""
+    """The edits by document. A client with support for it rejects edits of a document that was edited meanwhile, and
+    creates ``new`` files."""
     workspace = ls.client_capabilities.workspace
     able = workspace.workspace_edit if workspace else None
     makes = types.ResourceOperationKind.Create in ((able.resource_operations if able else None) or ())
@@ -41,8 +41,8 @@ def workspace_edit(
 
 
 def of_fixed(ls: FxLensServer, fixed: Fixed) -> dict[str, list[types.TextEdit]] | None:
-    """What fixing has changed, by document; None where one of the files has been edited or saved meanwhile: the edits
-    would undo that."""
+    """The changes of fixing, by document; None if one of the files was edited or saved meanwhile, since the edits would
+    undo that."""
     changes = {}
     for path, text in fixed.texts.items():
         other, before = ls.session.document_at(path), fixed.before[path]

@@ -1,9 +1,9 @@
-"""Keeps what was found out about a model: code actions and commands that write its construction and its example inputs
-into a comment above the class, where every reader sees them.  A class has one such comment: what is there is replaced.
+"""Code actions and commands that write a model's construction and example inputs into a comment above the class, where
+every reader sees them. A class has one such comment: an existing one is replaced.
 
-``fxlens/inputs`` ``{uri, target}`` gives the text to begin with as ``{text, select}``, the part to be changed being
-``select``; ``fxlens/tryInputs`` ``{uri, target, text}`` says as ``{works, verdict}`` what comes of a text; the command
-``fxlens.writeInputs`` writes it.  An editor that asks so, with ``fxlens.editInputs``, does not get the action.
+``fxlens/inputs`` ``{uri, target}`` returns the initial text as ``{text, select}``, ``select`` being the part to be
+changed; ``fxlens/tryInputs`` ``{uri, target, text}`` returns the result of a text as ``{works, verdict}``; the command
+``fxlens.writeInputs`` writes it. An editor with the command ``fxlens.editInputs`` does not get the action.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def register(server: FxLensServer) -> None:
 
 
 def proposal(document: Document, target: Target) -> InputsAnswer:
-    """The comment that is there; else what is known of the model, with the part that is not known selected."""
+    """The existing comment; otherwise what is known of the model, with the unknown part selected."""
     present = targets.comments_on(document.text, target["name"])
     if present:
         text = present[0].body
@@ -91,7 +91,7 @@ def proposal(document: Document, target: Target) -> InputsAnswer:
 
 
 def verdict(target: Target | None) -> InputsVerdict:
-    """Whether a model is constructed and called as a comment says, in a sentence."""
+    """Whether a model can be constructed and called by a comment, as a sentence."""
     if target is None:
         return {"works": False, "verdict": "The class no longer exists."}
     wrong = next((each for each in target["findings"] if each["code"] in _MISFITS), None)
@@ -105,8 +105,8 @@ def verdict(target: Target | None) -> InputsVerdict:
 
 
 def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
-    """Writes into a comment how the model on this line is constructed and called, where nobody has written that; and
-    asks for another construction, where the client can."""
+    """Writes into a comment how the model on this line is constructed and called, if that is not written yet; and asks
+    for another construction, if the client supports it."""
     found = []
     for target in _targets(document):
         inputs, construct = target["inputs"], target["construct"]
@@ -130,14 +130,14 @@ def actions(ls: FxLensServer, document: Document, wanted: types.Range, known: se
 
 
 def written(target: Target) -> str:
-    """The construction and the inputs as a comment has them: ``Net(3) <- torch.randn(1, 3)``."""
+    """The construction and the inputs in the form of a comment: ``Net(3) <- torch.randn(1, 3)``."""
     made = target["construct"]["text"] if target["construct"] else f"{target['name']}()"
     return f"{made} <- {target['inputs']['text']}" if target["inputs"] else made
 
 
 def comment_edits(document: Document, target: Target, text: str) -> list[Edit]:
-    """The one comment of a class: in place of those that are there, else above the class and its decorators.  Whatever
-    the text is, it stays one line: a second one would be code."""
+    """The one comment of a class: replacing existing ones, otherwise above the class and its decorators. The text is
+    kept to one line, since a second one would be code."""
     text = " ".join(text.splitlines())
     present = targets.comments_on(document.text, target["name"])
     if not present:
@@ -151,7 +151,7 @@ def _replaced(document: Document, comment: targets.Comment, text: str) -> Edit:
 
 
 def _without(document: Document, comment: targets.Comment) -> Edit:
-    """A second comment goes, with its line where nothing else stands on it."""
+    """Remove a second comment, with its line if that has nothing else."""
     if document.lines[comment.line - 1].encode("utf-8", "surrogatepass")[: comment.column].strip():
         return _replaced(document, comment, "")
     return _edit(document, comment.line, 0, comment.line + 1, 0, "")
@@ -171,7 +171,7 @@ def _edit(document: Document, line: int, column: int, end_line: int, end_column:
 
 
 def _as_lsp(ls: FxLensServer, document: Document, target: Target, text: str) -> list[types.TextEdit]:
-    """The edits of a comment as the client counts."""
+    """The edits of a comment in the client's position encoding."""
     return [
         types.TextEdit(range=to_range(positions.lsp_range(edit, document.lines, ls.encoding)), new_text=edit["text"])
         for edit in comment_edits(document, target, text)

@@ -1,8 +1,8 @@
-"""Fix all (``source.fixAll.fxlens``): the fixes that hold, applied one after the other, as one edit.  In a notebook
-that is what becomes of one cell, and ``notebook.source.fixAll.fxlens`` is all of it.
+"""Fix all (``source.fixAll.fxlens``): the proven fixes, applied one after the other, as one edit. In a notebook it is
+for one cell, and ``notebook.source.fixAll.fxlens`` for all.
 
 Computed on request only, by a command or on save, and never for the lightbulb alone: every fix is traced again on the
-text that the fixes before it left.
+text after the earlier fixes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def asked(params: types.CodeActionParams) -> str | None:
 
 
 async def actions(ls: FxLensServer, uri: str, kind: str) -> list[types.CodeAction]:
-    """The one action, or none where no fix holds.  Of a cell it has the fixes of all cells that each change one alone,
-    and `cells` sends those of the one asked about: on saving, editors ask for each, and drop what changes two."""
+    """The one action, or none if no fix is proven. For a cell it has all fixes that change a single cell, and `cells`
+    sends those of the requested one: on saving, editors request each cell, and drop actions that change two."""
     notebook = ls.cells.get(uri)
     if notebook is None and kind == NOTEBOOK_KIND:
         return []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def title(fix: Fix, checking: bool, verify: bool = True) -> str:
-    """The fix's title, the capture that it is for where that is not torch.fx, and why it has not been checked yet."""
+    """The fix's title, its capture if that is not torch.fx, and why it has not been checked yet."""
     remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
     if not fix["checked"]:
         why = unchecked(fix) if verify else "not checked: fxlens.verify is off"
@@ -33,7 +33,7 @@ def title(fix: Fix, checking: bool, verify: bool = True) -> str:
 
 
 def is_current(ls: FxLensServer, document: Document, fix: Fix) -> bool:
-    """Whether the other files that it edits are as the trace has read them: their lines may be others now."""
+    """Whether the other files that it edits are unchanged since the trace, so that its line numbers hold."""
     began = document.record_began
     for path in {edit["file"] for edit in fix["edits"] if key(edit["file"]) != key(document.path)}:
         edited = ls.session.edited(path)
@@ -45,7 +45,7 @@ def is_current(ls: FxLensServer, document: Document, fix: Fix) -> bool:
 
 
 def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.WorkspaceEdit:
-    """The edits of a fix. Where it writes a new file, a client that supports this is asked to create it."""
+    """The edits of a fix. If it writes a new file, a client with support for this creates it."""
     changes: dict[str, list[types.TextEdit]] = {}
     new: list[str] = []
     for edit in fix["edits"]:
@@ -59,12 +59,12 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
 
 
 def project_file(fix: Fix) -> str | None:
-    """The configuration that a fix changes: what is not to happen unseen, since it holds for the whole project."""
+    """The configuration that a fix changes, which the user must see, since it affects the whole project."""
     return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi", ".ipynb"))), None)
 
 
 def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None:
-    """The command that opens the configuration which a fix has changed, at the change: there one undo takes it back."""
+    """The command that opens the changed configuration at the change, where one undo reverts it."""
     path = project_file(fix)
     window = ls.client_capabilities.window
     if path is None or not (window and window.show_document and window.show_document.support):

@@ -29,8 +29,8 @@ def folders(ls: FxLensServer) -> list[str]:
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a ``file:`` document; a bare name for an unsaved one; None for what is no file (notebook cells,
-    diffs)."""
+    """The path of a ``file:`` document; a bare name for an unsaved one; None for documents that are not files (notebook
+    cells, diffs)."""
     parts = _parts(uri)
     if parts.scheme == "file":
         path = uris.to_fs_path(uri)
@@ -42,7 +42,7 @@ def path_of(uri: str) -> str | None:
 
 
 def _parts(uri: str) -> SplitResult:
-    """Nothing of what is no address."""
+    """Empty for anything that is not an address."""
     try:
         return urlsplit(uri)
     except ValueError:
@@ -50,7 +50,7 @@ def _parts(uri: str) -> SplitResult:
 
 
 def notebook_path(uri: str) -> str | None:
-    """The same for a notebook; the cells of VS Code's interactive window are those of one that is not saved."""
+    """The same for a notebook; VS Code's interactive window counts as an unsaved one."""
     parts = _parts(uri)
     if parts.scheme in ("untitled", "vscode-interactive"):
         return f"{os.path.splitext(os.path.basename(unquote(parts.path)))[0] or 'untitled'}.ipynb"

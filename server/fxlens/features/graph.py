@@ -1,6 +1,6 @@
 """The graph of a target, drawn: request ``fxlens/graph`` ``{uri, target?, expanded?, parameters?, direction?, now?}``.
 
-The answer is ``{view, version, places}``, or ``{reason}`` where there is nothing to draw;
+The answer is ``{view, version, places}``, or ``{reason}`` if there is nothing to draw;
 ``vscode-extension/src/protocol`` describes both.
 """
 
@@ -42,7 +42,7 @@ def register(server: FxLensServer) -> None:
         drawn = [target for target in record["targets"] if target["nodes"]]
         if not drawn:
             return {"reason": _nothing(record)}
-        # Unless one is named, the model that the others are parts of.
+        # Unless a model is named: the one that contains the others.
         largest = max(drawn, key=lambda each: len(each["nodes"]))
         target = closest(record, parameters.text(options, "target")) or largest
         target = target if target["nodes"] else largest
@@ -72,7 +72,7 @@ def _answer(
 
 
 def _expanded(options: Mapping[str, object]) -> list[str] | None:
-    """The modules that the user has opened; None where the server chooses."""
+    """The modules that the user has expanded; None if the server chooses."""
     given = options.get("expanded")
     return [each for each in given if isinstance(each, str)] if isinstance(given, list) else None
 

@@ -1,4 +1,4 @@
-"""Hover: the node of the expression under the cursor, and the totals of a model at its name."""
+"""Hover: the node of the expression under the cursor, what a name holds, and the totals of a model at its name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lsprotocol import types
 from fxlens.record import Record, Span, Target, assumed, name_span
 from fxlens.sources import positions
 from fxlens.sources.members import Member, member_at
+from fxlens.sources.names import Name, name_at
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.views import descriptions, modules, source_nodes, texts
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
     from fxlens.workspace.document import Document
 
 _PATIENCE = 1.0
-"""Seconds to wait for a trace where nothing is known yet of a line that may be a model's."""
+"""Seconds to wait for a trace if nothing is known yet of a line that may belong to a model."""
+_PATIENCE_FOR_NAMES = 3.0
+"""Seconds to wait for what names hold, which takes one more trace for each text."""
+_MOST_MODELS = 2  # that are asked for what a name holds
 _MOMENT = 0.05
-"""Seconds to wait where the last trace can answer too, or where no trace will have an answer."""
+"""Seconds to wait if the last trace can answer too, or probably no trace will."""
 _CLASS = re.compile(r"^[ \t]*class\s+\w+\s*\(", re.MULTILINE)
 
 Hovered = tuple[str, Span]
-"""Markdown, and the span that it is about."""
+"""Markdown, and the span that it describes."""
 
 
 def register(server: FxLensServer) -> None:
@@ -42,17 +46,20 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(params.text_document.uri)
         if document is None:
             return None
-        # While one types, the trace before the last edit can speak of every line that was not touched.
+        # During editing, the previous trace still holds for every unchanged line.
         waited = ls.session.record(document.uri)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(waited, _PATIENCE if _may_know_more(document, at.line) else _MOMENT)
         if at.line >= len(document.lines):
             return None
         column = positions.column(document.lines[at.line], at.character, ls.encoding)
+        named, known = await _of_name(ls, document, at.line, column)
         found = (
-            _own(ls, document, at.line, column)
+            (named if known else None)
+            or _own(ls, document, at.line, column)
             or _of_readers(ls, document, at.line + 1, column)
             or _of_member(ls, document, at.line + 1, column)
+            or named
         )
         if found is None:
             return None
@@ -61,7 +68,7 @@ def register(server: FxLensServer) -> None:
 
 
 def _may_know_more(document: Document, line: int) -> bool:
-    """Whether a trace on its way may know something of a line (from 0) that the last one did not."""
+    """Whether a running trace may know something about a line (from 0) that the last one did not."""
     return document.line_of_record(line) is None and _CLASS.search(document.text) is not None
 
 
@@ -75,8 +82,55 @@ def in_view(ls: FxLensServer, subject: texts.Subject, line: int, character: int)
     return descriptions.describe([place], target)
 
 
+async def _of_name(ls: FxLensServer, document: Document, line: int, column: int) -> tuple[Hovered | None, bool]:
+    """What a name at a position (from 0) holds: in the document's own models, or, where their inputs are assumed, in
+    those of other documents that run through it.  And whether that says more than the expression around it."""
+    if document.is_long:
+        return None, False
+    path, was, readers = document.path, document.line_of_record(line), ls.session.readers(document)
+    own: tuple[list[Target], Name] | None = None
+    if document.record is not None and was is not None:
+        name = name_at(document.record_text, path, was, column)
+        if name is not None and source_nodes.is_a_node(document.record, path, name.span):
+            return None, False
+        if name is not None:
+            own = source_nodes.models_of(document.record, path, was, name.first, name.last), name
+    if own is None or not own[0] or assumed(own[0][0]):
+        name = name_at(document.text, path, line + 1, column) if readers else None
+        for reader, record in readers if name else ():
+            models = name and source_nodes.models_of(record, path, line + 1, name.first, name.last)
+            if name and models and (found := await _held(ls, reader, models, name)) and found[2]:
+                called = f"In {descriptions.code(found[0])} of {descriptions.code(os.path.basename(reader.path))}"
+                return (f"{found[1]}\n\n---\n\n{called}", name.span), True
+    if own is None or was is None or (found := await _held(ls, document, *own)) is None:
+        return None, False
+    return _moved((found[1], own[1].span), line + 1 - was), found[2]
+
+
+async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, bool] | None:
+    """What a name holds in the first of a document's models that knows: the model, what it says, and whether it is more
+    than that nothing is known."""
+    unknown = None
+    for target in models[:_MOST_MODELS]:
+        known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
+        values = known.get((key(name.span["file"]), name.line, name.text, name.stored), [])
+        if not values:
+            continue
+        found = target["name"], descriptions.describe_name(name.text, values, target)
+        if any(each.text for each in values):
+            return *found, True
+        # Where a value is not known that is read, the expression around it may say more.
+        unknown = unknown or (*found, name.stored)
+    return unknown
+
+
+def _moved(found: Hovered, by: int) -> Hovered:
+    text, span = found
+    return text, {**span, "line": span["line"] + by, "end_line": span["end_line"] + by}
+
+
 def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the document's own record has to say of a position; the span is in the present text."""
+    """Hover from the document's own record; the span is in the current text."""
     was = document.line_of_record(line)
     if was is None or document.record is None:
         return None
@@ -93,12 +147,11 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
         span = found[0].span
         text = descriptions.describe(found, owner, _line(positions.lines_of(document.record_text), span))
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
-    moved = line + 1 - was
-    return text, {**span, "line": span["line"] + moved, "end_line": span["end_line"] + moved}
+    return _moved((text, span), line + 1 - was)
 
 
 def _of_readers(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the models of other documents make of a position here, and which of their calls led to it."""
+    """Hover from models of other documents that run this position, with the calls that led to it."""
     for reader, record in ls.session.readers(document):
         found = source_nodes.at(record, document.path, line, column)
         if found:
@@ -117,7 +170,7 @@ def origin(reader: Document, found: list[source_nodes.Occurrence]) -> str:
     file = os.path.basename(reader.path)
     head = f"Called by {descriptions.code(found[0].target)} of {descriptions.code(file)}"
     lines = positions.lines_of(reader.record_text)
-    # The lines of a notebook as one text are nobody's.
+    # Lines of a notebook's joined text mean nothing to the user.
     number = "" if is_notebook(reader.path) else "line {} "
     lines_of_calls = [number.format(span["line"]) + descriptions.code(_line(lines, span)) for span in calls.values()]
     return f"{head}: {source_nodes.several(lines_of_calls)}" if lines_of_calls else head
@@ -136,7 +189,7 @@ def _owner(record: Record, found: list[source_nodes.Occurrence]) -> Target:
 
 
 def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> Hovered | None:
-    """What the models make of a submodule, at the line (from 1) of a constructor that creates it."""
+    """Hover for a submodule, at the line (from 1) of the constructor that creates it."""
     member = None if document.is_long else member_at(document.text, document.path, line, column)
     own = [(document, document.record)] if document.record is not None else []
     known = [
@@ -144,7 +197,7 @@ def _of_member(ls: FxLensServer, document: Document, line: int, column: int) -> 
         for reader, record in [*own, *ls.session.readers(document)]
         if member is not None and (found := modules.instances(record, document.path, member.owner)) is not None
     ]
-    # A model whose inputs somebody gave says more than one whose inputs were assumed.
+    # A model with given inputs says more than one with assumed inputs.
     for reader, found in sorted(known, key=lambda each: assumed(each[1].target)):
         assert member is not None
         text = descriptions.describe_member(member, found, _uses(document, reader, member, found))

@@ -33,7 +33,7 @@ def register(server: FxLensServer) -> None:
         # In a thread: a large graph takes a second.
         try:
             found = await asyncio.to_thread(_hints, ls, params.text_document.uri)
-        except LookupError:  # the document has changed meanwhile
+        except LookupError:  # the document has changed since
             found = _hints(ls, params.text_document.uri)
         return [hint for hint in found if first <= hint.position.line <= last]
 
@@ -51,15 +51,15 @@ def _hints(ls: FxLensServer, uri: str) -> list[types.InlayHint]:
 
 
 def _shapes(ls: FxLensServer, document: Document, length: int) -> list[types.InlayHint]:
-    """Real calls in other documents say more than what is supposed of a model here."""
+    """Recorded calls in other documents say more than assumptions about a model here."""
     supposed = {each["name"] for each in document.record["targets"] if assumed(each)} if document.record else set()
     of_readers = list(_of_readers(ls, document, length, supposed))
     return [*_own(ls, document, length, {hint.position.line for hint in of_readers}), *of_readers]
 
 
 def _own(ls: FxLensServer, document: Document, length: int, known: set[int]) -> Iterator[types.InlayHint]:
-    """Between an edit and its trace, hints stay at the lines that were not touched.  Lines in ``known`` (from 0) have
-    their shapes."""
+    """Between an edit and its trace, hints stay at unchanged lines. Lines in ``known`` (from 0) already have their
+    shapes."""
     if document.record is None:
         return
     lines = document.lines
@@ -87,8 +87,8 @@ def _own(ls: FxLensServer, document: Document, length: int, known: set[int]) -> 
 
 
 def _of_readers(ls: FxLensServer, document: Document, length: int, supposed: set[str]) -> Iterator[types.InlayHint]:
-    """Where the document's own models, but for the ``supposed``, say nothing of a line, those of other open documents
-    that run through it do."""
+    """Hints from models of other open documents, for lines that the document's own models (except the ``supposed``
+    ones) do not cover."""
     own = line_values(document.record, document.path) if document.record else []
     known = {value.line for value in own if value.target not in supposed}
     lines = document.lines
@@ -103,7 +103,7 @@ def _of_readers(ls: FxLensServer, document: Document, length: int, supposed: set
 
 
 def _times(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
-    """Where the last benchmark's time went, as long as the text is the one that was measured."""
+    """Times of the last benchmark by line, as long as the text is unchanged."""
     times = ls.layer_times.get(document.uri)
     if times is None or times.text != document.text:
         return
@@ -112,7 +112,7 @@ def _times(ls: FxLensServer, document: Document) -> Iterator[types.InlayHint]:
 
 
 def _label(value: LineValue) -> str:
-    """Which call a value belongs to: the module that was called, or the model where there are several."""
+    """The call that a value belongs to: the module that was called, or the model if there are several."""
     modules = list(dict.fromkeys(value.modules))
     return several([modules[0] or value.target], 1) if len(modules) == 1 else value.target
 
@@ -133,7 +133,7 @@ def _in_view(ls: FxLensServer, subject: texts.Subject, length: int) -> Iterator[
 def _at_end(
     label: str, line: int, lines: list[str], encoding: str, note: list[str], length: int = 1000
 ) -> types.InlayHint:
-    """A hint of ``length`` characters at most; the whole of a longer one is in its tooltip."""
+    """A hint of ``length`` characters at most; a longer one is in full in its tooltip."""
     note = [label, *note] if len(label) > length else note
     content = lines[line].rstrip()
     return types.InlayHint(
@@ -145,7 +145,7 @@ def _at_end(
 
 
 def _cut(text: str, length: int) -> str:
-    """Shortened in the middle: the end of a hint says as much as its beginning."""
+    """Cut in the middle, since both ends of a hint matter."""
     if len(text) <= length:
         return text
     head = length // 2

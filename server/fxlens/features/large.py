@@ -1,5 +1,4 @@
-"""Answers that may be large: made and encoded in a thread, piece by piece, so that other requests are answered
-meanwhile."""
+"""Large answers: made and encoded in a thread, in pieces, so that other requests are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ class Encoded(bytes):
 
 
 async def encoded(make: Callable[[], object]) -> Encoded:
-    """What ``make`` gives, as an answer."""
+    """The result of ``make`` as an answer."""
     return await asyncio.to_thread(lambda: Encoded("".join(_pieces(make())).encode()))
 
 
 def _pieces(value: object) -> Iterator[str]:
-    """The encoder in C keeps all other threads waiting until it is done: what is long, it is given in parts."""
+    """The C encoder holds the GIL until it is done, so long values are encoded in parts."""
     mark = ""
     if isinstance(value, Mapping):
         yield "{"

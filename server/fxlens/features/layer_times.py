@@ -13,7 +13,7 @@ SMALLEST = 0.005
 
 @dataclass(frozen=True)
 class Times:
-    """A benchmark's times by layer, for the text that was run."""
+    """A benchmark's times by layer, for the measured text."""
 
     text: str
     target: str
@@ -23,7 +23,7 @@ class Times:
     places: Mapping[str, Sequence[Place]]
 
     def by_line(self, uri: str) -> Iterator[tuple[int, str, list[str]]]:
-        """Line (from 0), label, and a tooltip. A layer counts at the innermost of its places in the file."""
+        """Line (from 0), label, and a tooltip. A layer is shown at the innermost of its places in the file."""
         lines: dict[int, list[LayerTime]] = {}
         for layer in self.layers:
             here = next((each for each in self.places.get(layer["node"], ()) if each["uri"] == uri), None)

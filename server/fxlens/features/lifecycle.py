@@ -1,4 +1,4 @@
-"""Start and end: what the client says at the start, and that nothing outlives the server."""
+"""Start and end: the client's initialization, and the end of all processes with the server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def register(server: FxLensServer) -> None:
 
 
 async def _end_with(client: int) -> None:
-    """A client that was killed may leave the pipe open in another process: its process id shows that it is gone."""
+    """End with the client's process: if it was killed, another process may keep the pipe open."""
     while True:
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
         with contextlib.suppress(PermissionError):

@@ -3,8 +3,8 @@
 nothing, and does not wait for other models.
 
 The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
-both.  ``$/progress`` reports how far it is; cancelling the request or its progress ends it.  ``fxlens/engines``
-``{uri}`` answers with the engines that the file's models can be lowered to.
+both.  ``$/progress`` reports progress; cancelling the request or its progress ends it.  ``fxlens/engines`` ``{uri}``
+answers with the engines that the file's models can be lowered to.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
         return {"reason": str(error)}
     result = cast("ModelResult", done.result)
     found = places(ls, document, result["located"])
-    known = document.uri in ls.session.documents  # it may have been closed meanwhile
+    known = document.uri in ls.session.documents  # it may have been closed since
     if kind == "bench" and known and (row := timed(cast("BenchResult", result)["report"])):
         times = Times(done.request.text, result["target"], row["title"], row["layers"], found)
         ls.layer_times[document.uri] = times

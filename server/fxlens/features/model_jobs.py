@@ -1,5 +1,5 @@
-"""Jobs that need a model for real (lower, bench, estimate, stages, values, passes): one runs at a time and another is
-refused meanwhile; it reports its progress, and ends when it is cancelled.
+"""Jobs that construct a model with data (lower, bench, estimate, stages, values, passes): one runs at a time and others
+are refused meanwhile; it reports progress and can be cancelled.
 
 The last result of passes stays in its process, to be saved or exported.
 """
@@ -45,7 +45,7 @@ class Done:
 
 
 class ModelJobs:
-    """Two models that run side by side would spoil each other's times, and share the memory of one machine."""
+    """Runs one job at a time: two would distort each other's times, and share one machine's memory."""
 
     def __init__(self, ls: FxLensServer) -> None:
         self._ls = ls
@@ -56,7 +56,7 @@ class ModelJobs:
         self._closing: set[asyncio.Task[None]] = set()
 
     def document(self, uri: str) -> Document:
-        """The open document; raises NoAnswer where it is not one whose models may run."""
+        """The open document; raises NoAnswer if its models may not run."""
         document = self._ls.session.documents.get(uri)
         if document is None:
             raise NoAnswer("FX Lens has not seen this file yet.")
@@ -73,7 +73,7 @@ class ModelJobs:
         token: Any,
         keep: bool = False,
     ) -> Done:
-        """Runs one job; with ``keep`` its process stays for ``ask``.  Raises NoAnswer."""
+        """Runs one job; with ``keep`` its process is kept for ``ask``.  Raises NoAnswer."""
         doing = f"{jobs.named(kind).TITLE} {target or document.path}"
         launch, request = self._ls.session.whole(document)
         version = document.version
@@ -93,7 +93,7 @@ class ModelJobs:
         return Done(result, request, version, None)
 
     async def ask(self, kept: str, request: Data, token: Any) -> Data | None:
-        """What the process of an earlier result answers; None where that process is gone.  Raises NoAnswer."""
+        """The answer of an earlier result's process; None if that process has ended.  Raises NoAnswer."""
         if self._kept is None or self._kept[0] != kept or not self._kept[2].waits:
             return None
         job = self._kept[2]
@@ -102,14 +102,14 @@ class ModelJobs:
         try:
             return await self._finished(job.ask(request), progress)
         except asyncio.CancelledError:
-            await self.release()  # its answer would be taken for that of the next request
+            await self.release()  # its late answer would be mistaken for the next one
             raise
         finally:
             self._end(progress)
             self._start_timer()
 
     async def beside(self, doing: str, token: Any, answer: Callable[[OnProgress], Awaitable[Result]]) -> Result:
-        """What a job answers that waits for no other.  Raises NoAnswer."""
+        """The answer of a job that does not wait for others.  Raises NoAnswer."""
         progress = _Progress(self._ls, token, doing)
         try:
             return await self._finished(answer(progress.report), progress)
@@ -118,7 +118,7 @@ class ModelJobs:
 
     @contextmanager
     def alone(self, doing: str) -> Iterator[None]:
-        """Others are refused within.  Raises NoAnswer where one is running."""
+        """Refuses other jobs inside. Raises NoAnswer if one is running."""
         progress = self._begin(doing, None)
         try:
             yield
@@ -126,7 +126,7 @@ class ModelJobs:
             self._end(progress)
 
     async def release(self, uri: str | None = None) -> None:
-        """Ends the process that is kept, or only if it is of this document."""
+        """Ends the kept process; with a document, only if it is of that document."""
         if self._kept is not None and uri in (None, self._kept[1]):
             job, self._kept = self._kept[2], None
             self._stop_timer()
@@ -176,7 +176,7 @@ class ModelJobs:
 
 
 class _Progress:
-    """Reports to the client's token; without one, to nobody."""
+    """Reports to the client's token, if there is one."""
 
     def __init__(self, ls: FxLensServer, token: Any, title: str) -> None:
         self.ls, self.token = ls, token
@@ -186,7 +186,7 @@ class _Progress:
             ls.work_done_progress.begin(token, begin)
 
     def cancels(self, job: asyncio.Future) -> None:
-        """The client's cancel of the progress ends the job."""
+        """End the job if the client cancels the progress."""
         if self.token is None:
             return
 

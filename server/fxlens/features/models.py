@@ -1,7 +1,7 @@
 """The models of the whole workspace.
 
 ``fxlens/models`` ``{partialResultToken?}`` checks the Python files and notebooks of all folders as they are saved, and
-answers ``{rows, notes}`` or ``{reason}``.  With a token the rows are sent as they come, by ``$/progress``:
+answers ``{rows, notes}`` or ``{reason}``.  With a token the rows are sent as they become available, by ``$/progress``:
 ``{rows, done, files}``.  Cancelling the request ends it.  ``vscode-extension/src/protocol/models.ts`` and
 ``models_page.ts`` describe all of them.
 """
@@ -60,7 +60,7 @@ def register(server: FxLensServer) -> None:
 
 
 async def _checked(ls: FxLensServer, folder: str, files: list[str]) -> AsyncGenerator[Checked]:
-    """The files of a folder, in processes of their own: the open documents do not wait for them."""
+    """Check the files of a folder in separate processes, so that open documents do not wait for them."""
     settings, launch = ls.session.settings_for(folder), ls.session.launch_for(folder)
     cache = Cache(launch.python)
     options = Options(

@@ -1,5 +1,5 @@
-"""Between source and views by an editor's own keys: definition leads from a line of a view to the source, and
-implementation from an expression of the source to the lines of its generated forward.
+"""Navigation between source and views by an editor's own keys: definition leads from a line of a view to the source,
+and implementation from an expression of the source to the lines of its generated forward.
 
 Command ``fxlens.openView`` ``[uri, target, view]`` is for editors that cannot show the server's own documents: it
 writes the view to a file, asks the editor to show it, and answers ``{uri}`` or ``{reason}``.
@@ -31,12 +31,12 @@ def register(server: FxLensServer) -> None:
         subject = ls.views.subject(params.text_document.uri)
         target = ls.views.target(subject) if subject else None
         if subject is None or target is None:
-            return []  # of the source itself other servers know more
+            return []  # other servers handle the source itself
         node = texts.node_at(target, subject.view, params.position.line, params.position.character)
         document = ls.session.documents.get(subject.source)
         if node is None or document is None:
             return []
-        # No expression made an input or the output: it is shown at the class's name.
+        # Inputs and the output have no expression: they lead to the class's name.
         return [location(ls, document, node["span"] or name_span(target, document.path))]
 
     @server.feature(types.TEXT_DOCUMENT_IMPLEMENTATION)

@@ -1,5 +1,5 @@
-"""Open notebooks: their cells of Python are joined into one document of the session, at the notebook's address.  Which
-lines of it are which cell's, ``cells`` knows."""
+"""Open notebooks: their cells of Python are joined into one document of the session, at the notebook's address.
+``cells`` maps its lines to cells."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def register(server: FxLensServer) -> None:
         joined = _joined(ls, uri, typed[-1] if typed else None)
         for gone in ls.cells.put(joined):
             ls.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=gone, diagnostics=[]))
-        if joined.code == before.code:  # of a cell that is no Python
+        if joined.code == before.code:  # a cell that is not Python changed
             if joined.made.cells != before.made.cells:
-                ls.session.show_again(uri)  # messages name cells by their numbers
+                ls.session.show_again(uri)  # messages contain cell numbers
             return
         version = (document.version or 0) + 1
         ls.session.changed(uri, joined.made.text, version, joined.made.problems(document.path))
@@ -69,7 +69,7 @@ def register(server: FxLensServer) -> None:
 
 
 def _joined(ls: FxLensServer, uri: str, typed: str | None) -> Joined:
-    """The notebook as it is now; ``typed`` is the cell that was edited last."""
+    """The current notebook; ``typed`` is the cell that was edited last."""
     notebook = ls.workspace.get_notebook_document(notebook_uri=uri)
     code = [
         (number, cell.document)

@@ -1,4 +1,4 @@
-"""Parameters of methods that LSP does not know: pygls gives them as named tuples, nested."""
+"""Parameters of methods outside of LSP, which pygls passes as nested named tuples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def of(params: Any) -> Mapping[str, Any]:
 
 
 def text(params: Mapping[str, object], name: str) -> str:
-    """A parameter that is a text; empty where it is left out or something else."""
+    """A string parameter; empty if missing or of another type."""
     value = params.get(name)
     return value if isinstance(value, str) else ""
 

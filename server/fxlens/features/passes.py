@@ -1,13 +1,12 @@
-"""What passes make of a model.
+"""Requests for applying passes to a model.
 
-``fxlens/passes`` ``{uri, target}`` says what can be chosen: ``{passes: [{name, label, detail, places}], activations:
-{old: [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, force?, workDoneToken?}`` applies
-passes and answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or
+``fxlens/passes`` ``{uri, target}`` returns the choices: ``{passes: [{name, label, detail, places}], activations: {old:
+[new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, force?, workDoneToken?}`` applies passes
+and answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or
 ``{reason}``; with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
-What FX Lens did not write is replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
-workDoneToken?}`` does so with an earlier result, which stays in its process for a while: ``{saved: true}``, ``{saved:
-false}`` where it is gone, or ``{reason}``.
-``vscode-extension/src/protocol/passes.ts`` describes all of them.
+Files that FX Lens did not write are replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
+workDoneToken?}`` saves an earlier result, which stays in its process for a while: ``{saved: true}``, ``{saved: false}``
+if it is gone, or ``{reason}``. ``vscode-extension/src/protocol/passes.ts`` describes all of them.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def construction(document: Document, name: str, choice: Choice) -> Construction 
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:
-    """Ways to change the model whose class is under the cursor: those passes that find something in it."""
+    """Actions for the model whose class is under the cursor: the passes that find something in it."""
     if document.record is None or document.record_text != document.text or "fxlens.applyPass" not in known:
         return []
     found = []

@@ -1,4 +1,4 @@
-"""Between spans and an editor's ranges: files as the editor has them, and the places of nodes in them."""
+"""From spans to an editor's ranges: files as they are in the editor, and the places of nodes in them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def places(ls: FxLensServer, document: Document, nodes: Iterable[Located]) -> di
 
 
 def file_of(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str]]:
-    """The address of a file and its lines as the editor has them."""
+    """The address of a file, and its lines in the editor."""
     if key(path) == key(document.path):
         return document.uri, document.lines
     other = ls.session.document_at(path)

@@ -1,7 +1,7 @@
-"""What a client may ask beyond LSP: the record, a trace now, a restart, and information for a bug report.
+"""Requests beyond LSP: the record, an immediate trace, a restart, and information for a bug report.
 
 Requests ``fxlens/record``, ``fxlens/trace`` (both ``{uri}``, answer ``{record, version, cursor}`` or null; ``cursor``
-is the class that the user is in), ``fxlens/restart``, ``fxlens/debugInfo`` (answer ``{text}``), ``fxlens/status``.
+is the class at the cursor), ``fxlens/restart``, ``fxlens/debugInfo`` (answer ``{text}``), ``fxlens/status``.
 Notification to the client: ``fxlens/recordChanged`` ``{uri, version}``.
 """
 

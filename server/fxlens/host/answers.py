@@ -1,5 +1,5 @@
-"""What a kept file's rehearsal has said of each model, told again where an edit has not changed it, with the lines of
-the new text."""
+"""Results of a kept file's rehearsal for each model, which are reused for models that an edit has not changed, with the
+lines of the new text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .outcome import Event, Outcome
 _OF_THE_EDIT = ("text", "cursor", "deadline", "stack_after", "skip")
 _MOST_NODES = 2000
 _WORD = re.compile(r"[^\W\d]\w*?(?=(?:_\d+)?\b)")
-"""A name without the number that a fix may have given it, since there was one of that name already."""
+"""A name without the numeric suffix that a fix may have added to make it unique."""
 
 
 @dataclass
 class Answers:
-    """The events of one rehearsal: of each model the ``target`` and, where it has one, the ``graph``."""
+    """The events of one rehearsal: for each model the ``target`` and, if it has one, the ``graph``."""
 
     message: Data
     _targets: dict[str, Event] = field(default_factory=dict)
@@ -44,15 +44,15 @@ class Answers:
         if graph is None or len(graph["graph"]["nodes"]) <= _MOST_NODES:
             found.look_at(graph)
         else:
-            found.spells = True  # to move its lines would take the server too long
+            found.spells = True  # moving its lines would take the server too long
         return found
 
     def complete(self, outcome: Outcome) -> bool:
-        """Whether they can be told again: a model that prints does so each time."""
+        """Whether they can be reused: a model that prints must run each time."""
         return outcome.end == "done" and self._learnt is not None and outcome.output == self._learnt["printed"]
 
     def added_to(self, message: Data) -> Data:
-        """The message of a job that need not say again what has not changed."""
+        """The message for a job that may skip unchanged models."""
         return {**message, "learnt": self._learnt} if _asks(message) == _asks(self.message) else message
 
     def telling(self) -> Telling:
@@ -62,17 +62,17 @@ class Answers:
 
 @dataclass
 class Telling:
-    """The answers in the events of one job; ``same`` are the models that it need not trace."""
+    """Inserts reused answers into the events of one job; ``same`` are the models that it need not trace."""
 
     _path: str
     _targets: Mapping[str, Event]
     _graphs: Mapping[str, Event]
     same: list[str] = field(default_factory=list)
     _lines: dict[int, int] = field(default_factory=dict)
-    """Of the answers, where they are at another place now."""
+    """The mapping of lines, if the answers are at other lines now."""
 
     def told(self, event: Event) -> Iterator[Event]:
-        """The event; or the earlier ones that take its place or follow it."""
+        """The event, or reused ones that replace or follow it."""
         kind = event.get("event")
         if kind == "lines":
             for first, to, count in event["stretches"]:
@@ -100,8 +100,8 @@ class Telling:
 
 @dataclass
 class _Mentioned:
-    """What the answers of one model say that an edit elsewhere may change: ``lines`` of the file, those that ``edits``
-    of its fixes begin and end on, the ``words`` that these write, and whether a text ``spells`` a line."""
+    """Parts of one model's answers that an edit elsewhere may affect: ``lines`` of the file, lines where ``edits`` of
+    its fixes begin and end, the ``words`` that these write, and whether a text ``spells`` a line."""
 
     path: str
     lines: set[int] = field(default_factory=set)
@@ -120,7 +120,7 @@ class _Mentioned:
                 self.edits |= lines
                 self.words.update(_WORD.findall(value["text"]))
             if value.get("file") == self.path and "end_line" not in value:
-                self.spells = True  # an origin in this file that the index has found, in a text that it has read
+                self.spells = True  # the index found an origin in this file, in the text at that time
             for each in value.values():
                 self.look_at(each)
         elif isinstance(value, list):
@@ -138,14 +138,14 @@ class _Mentioned:
 
 
 def _lines_in(value: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Where a span, a model or an origin has lines of the file; the last two name none."""
+    """Keys with lines of the file in a span, a model or an origin; the last two do not name the file."""
     file = value.get("file")
     if isinstance(value.get("line"), int) and (file is None or (file == path and "end_line" in value)):
         yield from (name for name in ("line", "end_line") if name in value)
 
 
 def _asks(message: Data) -> Mapping[str, object]:
-    """What a job is asked for but for its text; the lines of what is ``known`` may be of an earlier one."""
+    """A job's request without its text; the lines in ``known`` may be those of an earlier one."""
     asked: dict[str, Any] = {name: each for name, each in message.items() if name not in _OF_THE_EDIT}
     asked["known"] = {
         name: (

@@ -1,4 +1,4 @@
-"""Workers that have a file's installed packages imported already, so that an edit executes workspace modules only."""
+"""Workers that have already imported a file's installed packages, so that an edit executes workspace modules only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
 class Branches:
-    """Branches of one zygote, by what they have imported; the least recently used one ends when there are too many.
+    """Branches of one zygote, by imported modules; the least recently used one ends when there are too many.
 
-    Packages that start threads when imported, or that do not survive their import, get no branch: a fork of theirs
-    would not be safe, and files that use them go on importing them for themselves.  With ``once``, where each file has
-    its jobs but once, one is made when a second file needs the same.
+    Packages that start threads when imported, or crash, get no branch: forking after them would not be safe, and files
+    that use them import them in each job. With ``once``, when each file has only one job, a branch is made once a
+    second file needs the same.
     """
 
     def __init__(self, once: bool = False) -> None:
         self._files = 2 if once else 1
         self._needs: dict[str, frozenset[str]] = {}
         self._named: dict[frozenset[str], frozenset[str]] = {}
-        """What a text names that leads to all these modules, where it names anything of them."""
+        """The names in a text that lead to all these modules, if it names any of them."""
         self._ready: OrderedDict[frozenset[str], ForkWorker] = OrderedDict()
         self._coming: dict[frozenset[str], asyncio.Task] = {}
         self._failed: Counter[frozenset[str]] = Counter()
@@ -36,11 +36,11 @@ class Branches:
         self._retired: list[ForkWorker] = []
 
     def worker_for(self, path: str, base: ForkWorker, text: str = "") -> ForkWorker:
-        """The smallest branch that has all that the file's jobs imported, or else the one that has most of it and
-        nothing beside; ``base`` where there is neither.  Of a file that had no job yet, its text says what it imports.
+        """The smallest branch with all modules that the file's jobs imported, or else the one with most of them and
+        nothing else; ``base`` if there is neither. For a file without jobs so far, its text says what it imports.
 
-        A file's jobs differ in what they import (a lowering needs more than a trace): while the branch for all of
-        them is made, the one for some of them is still better than none."""
+        A file's jobs import different modules (a lowering needs more than a trace): until the branch for all of them is
+        ready, one for some of them is better than none."""
         needs = self._needs[path] if path in self._needs else self._expected(text)
         if not needs:
             return base
@@ -60,13 +60,13 @@ class Branches:
         return self._ready[best]
 
     def _expected(self, text: str) -> frozenset[str]:
-        """What a file imports that imports what others did."""
+        """The modules that a file with these imports probably loads, as other files did."""
         names = _names(text) if self._named else frozenset()
         fitting = [modules for modules, named in self._named.items() if named <= names]
         return max(fitting, key=len, default=frozenset())
 
     def learn(self, path: str, modules: list[str], base: ForkWorker, had: ForkWorker, text: str = "") -> None:
-        """A job of the file imported these modules beside those that ``had``, the worker that ran it, has."""
+        """Record that a job of the file imported these modules besides those of ``had``, the worker that ran it."""
         if not modules:
             self._needs.setdefault(path, had.modules)
             return
@@ -97,14 +97,14 @@ class Branches:
             ending.add_done_callback(self._ending.discard)
 
     async def _retire(self, worker: ForkWorker) -> None:
-        """Ends it once its jobs are done: they would be done again."""
+        """Ends a branch once its jobs are done, since they would have to be repeated."""
         while worker.busy and worker.alive:
             await asyncio.sleep(_LOOK)
         await worker.close()
         self._retired.remove(worker)
 
     def _count_failure(self, modules: frozenset[str], base: ForkWorker | None) -> None:
-        """A branch that ended with the zygote it came from says nothing of its packages."""
+        """A branch that ended together with its zygote does not count against its packages."""
         if base is None or base.alive:
             self._failed[modules] += 1
 
@@ -112,7 +112,7 @@ class Branches:
         for task in list(self._coming.values()):
             task.cancel()
         await asyncio.gather(*self._coming.values(), return_exceptions=True)
-        self._coming.clear()  # one that had not begun yet does not do that itself
+        self._coming.clear()  # a task that had not started does not remove itself
         ready, self._ready = [*self._ready.values(), *self._retired], OrderedDict()
         for worker in ready:
             await worker.close()

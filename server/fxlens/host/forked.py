@@ -1,6 +1,6 @@
 """The server's side of a zygote: one forked child per job (Linux).
 
-The zygote is never blocked by user code, so it is asked to kill; this side holds the deadlines and watches memory.
+The zygote is never blocked by user code, so it does the killing; this side holds the deadlines and watches memory.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from .zygote_process import ZygoteProcess
 log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.04
-_KILL_SECONDS = 8.0  # how long a zygote may take to make or to kill a process
+_KILL_SECONDS = 8.0  # for a zygote to fork or kill a process
 
 
 @dataclass
 class _Running:
-    """A forked process: waiting for its job, or doing it."""
+    """A forked process: waiting for its job, or running it."""
 
     number: int
     channel: socket.socket
     output: PipeCapture
     stacks: PipeCapture
-    """What the process writes about its own end; a pipe of its own, since a loop that prints would garble it."""
+    """What the process writes about its own end; in a separate pipe, since a loop that prints would garble it."""
     unsent: bytes = b""
     pid: int | None = None
     refused: str = ""
-    """Why the system made no process."""
+    """Why the fork failed."""
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def send(self, data: bytes) -> None:
-        """Sends what the channel takes now, so that the process begins before this one has made its streams; the rest
+        """Sends as much as the channel accepts now, so that the process starts before the streams are ready; the rest
         is ``unsent``."""
         self.channel.setblocking(False)
         self.unsent += data
-        with contextlib.suppress(OSError):  # its process may be gone, which is noticed where it is listened to
+        with contextlib.suppress(OSError):  # its process may have ended, which the reader notices
             self.unsent = self.unsent[self.channel.send(self.unsent) :]
 
 
 class ForkWorker:
-    """Starts the zygote, and runs jobs in forks of it; any number at a time.
+    """Starts the zygote, and runs any number of jobs in forks of it.
 
-    One fork is made ahead and warms itself up while nothing happens, so that the next job finds it ready.
+    One fork is made ahead and warms up when idle, so that it is ready for the next job.
 
-    ``hello`` is what the zygote said of its interpreter.  Once ``alive`` is false the object is of no more use.
-    A branch has ``modules`` imported already, which took ``memory`` more bytes, and ends with the ``base`` that it was
-    made from; its process, or that which keeps a file, is ``pid``.
+    ``hello`` describes the zygote's interpreter. Once ``alive`` is false the object is unusable. A branch has already
+    imported ``modules``, which took ``memory`` more bytes, and ends with its ``base``; the process of a branch or a
+    kept file is ``pid``.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -77,9 +77,9 @@ class ForkWorker:
         self.base: ForkWorker | None = None
         self.pid: int | None = None
         self.before: Data | None = None
-        """The message of the job before, if a process that waits for the next one gets ready with that."""
+        """The message of the previous job, if a waiting process warms up with it."""
         self._compiler = ""
-        """Of torch's compiler: ``coming`` while the zygote imports it, and cannot do anything else; then ``there``."""
+        """State of torch's compiler: ``coming`` while the zygote imports it and is busy; then ``there``."""
         self._numbers = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._spare: _Running | None = None
@@ -91,7 +91,7 @@ class ForkWorker:
         self._tasks: set[asyncio.Task] = set()
 
     async def start(self) -> None:
-        """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
+        """Raises WorkerUnavailable with a sentence for the user if the interpreter cannot be used."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -100,7 +100,7 @@ class ForkWorker:
         self._greeting = loop.create_future()
         try:
             self._process = await ZygoteProcess.start(self.launch, theirs.fileno(), self._folder)
-        except BaseException:  # also where the job that wanted it is cancelled
+        except BaseException:  # also if the job that started it is cancelled
             ours.close()
             temporary.remove(self._folder)
             raise
@@ -124,9 +124,9 @@ class ForkWorker:
         self._make_spare()
 
     async def branch(self, modules: list[str]) -> ForkWorker:
-        """A worker whose forks have these modules imported already.  Raises WorkerUnavailable where that is not safe.
+        """A worker whose forks have these modules imported already.  Raises WorkerUnavailable if that is not safe.
 
-        It is a fork of this one's zygote, which stays as it is.
+        It is a fork of this one's zygote, which is unchanged.
         """
         worker = self._asked({"do": "branch", "modules": modules}, [], frozenset(modules))
         try:
@@ -157,8 +157,8 @@ class ForkWorker:
         self._make_spare_soon()
 
     async def keep(self, message: Data, limits: Limits) -> ForkWorker:
-        """A worker whose forks have a file executed and its models constructed.  Raises WorkerUnavailable where that
-        does not work, or takes more than the limits allow."""
+        """A worker whose forks have a file executed and its models constructed.  Raises WorkerUnavailable if that
+        fails, or exceeds the limits."""
         request, output = os.memfd_create("fxlens-request"), os.memfd_create("fxlens-output")
         try:
             with open(os.dup(request), "wb") as file:
@@ -189,7 +189,7 @@ class ForkWorker:
         return self._greeting
 
     def _asked(self, request: dict[str, Any], fds: list[int], modules: frozenset[str]) -> ForkWorker:
-        """A worker that this one's zygote is asked for."""
+        """Requests a worker from this one's zygote."""
         if self._control is None:
             raise WorkerUnavailable("the worker has ended")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -212,7 +212,7 @@ class ForkWorker:
         return worker
 
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
-        """One job in one fresh process.  Cancelling the task kills the process; either way none is left behind."""
+        """One job in one fresh process.  Cancelling the task kills the process."""
         job, self._spare = self._spare, None
         if job is None or job.ended.done():
             self._discard(job)
@@ -228,7 +228,7 @@ class ForkWorker:
                 writer.write(job.unsent)
                 await progress.follow(reader, on_event)
             finally:
-                # At once: to close it would wait until all is sent, and the socket is closed before.
+                # At once: closing it would wait until all is sent, and the socket is closed before that.
                 writer.transport.abort()
             if progress.end is None:
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -250,8 +250,7 @@ class ForkWorker:
         return any(job is not self._spare and not job.ended.done() for job in self._running.values())
 
     def _make_spare_soon(self) -> None:
-        """When nothing has happened for a moment: in a burst of edits, spares would take the time that the jobs
-        need."""
+        """Make a spare after a short idle time: in a burst of edits, spares would delay the jobs."""
         if self._spare_timer is not None:
             self._spare_timer.cancel()
         self._spare_timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._make_spare)
@@ -262,7 +261,7 @@ class ForkWorker:
             self._spare = self._fork(warm=True)
 
     def _fork(self, warm: bool = False) -> _Running | None:
-        """A new process that waits for its job, warming up first if asked to; None where the zygote is gone."""
+        """A new process that waits for its job, optionally warming up first; None if the zygote is gone."""
         if not self.alive or self._control is None:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -290,7 +289,7 @@ class ForkWorker:
         return job
 
     def _discard(self, job: _Running | None) -> None:
-        """Ends the process of a job and lets go of its pipes."""
+        """Ends the process of a job and closes its pipes."""
         if job is None:
             return
         self._kill(job)
@@ -306,7 +305,7 @@ class ForkWorker:
             self._spare_timer.cancel()
         spare, self._spare = self._spare, None
         self._discard(spare)
-        self._kill_branch()  # it may be busy with the user's code or an import, and not see that nobody is there
+        self._kill_branch()  # busy with user code or an import, it may not notice the end of its parent
         self._lost()
         if self._process is not None:
             await self._process.end()
@@ -317,7 +316,7 @@ class ForkWorker:
         return self._process.log() if self._process is not None else ""
 
     async def _watch(self, job: _Running, progress: Progress) -> None:
-        """Kills the job when a step takes too long, too much memory or too many processes."""
+        """Kills the job if a step takes too much time, memory or processes."""
         looks = 0
         while progress.end is None:
             await asyncio.sleep(TICK)
@@ -333,7 +332,7 @@ class ForkWorker:
             self._end_zygote()
 
     def _patience(self) -> float:
-        """Seconds in which the zygote does what it is asked, unless something is wrong with it."""
+        """Seconds within which a healthy zygote answers."""
         return START_SECONDS if self._compiler == "coming" else _KILL_SECONDS
 
     def _kill(self, job: _Running) -> None:
@@ -345,14 +344,14 @@ class ForkWorker:
             self._lost()
 
     def _end_zygote(self) -> None:
-        """It does not answer: user code may have stopped it.  Its jobs and branches end with it."""
+        """End a zygote that does not answer, perhaps stopped by user code, with its jobs and branches."""
         if self._process is not None:
             self._process.kill()
         self._kill_branch()
         self._lost()
 
     def _kill_branch(self) -> None:
-        """Where this is one, or keeps a file."""
+        """If this is a branch, or keeps a file."""
         if self.pid is not None and self._control is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -370,7 +369,7 @@ class ForkWorker:
             return
         try:
             self._take(json.loads(data))
-        except (LookupError, TypeError, ValueError, AttributeError):  # code of a kept file wrote it
+        except (LookupError, TypeError, ValueError, AttributeError):  # written by code of a kept file
             log.warning("a worker sent what cannot be read")
             self._lost()
 
@@ -399,7 +398,7 @@ class ForkWorker:
                 job.ended.set_result(message["exit"])
 
     def _lost(self) -> None:
-        """The zygote is gone, or is to go: it ends its jobs when it sees the closed socket."""
+        """Handle the end of the zygote: it ends its jobs when its socket is closed."""
         self.alive = False
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
@@ -415,7 +414,7 @@ class ForkWorker:
             self._spawn(self._process.end_orphans())
 
     async def _explain(self) -> None:
-        """The zygote ended before it said hello."""
+        """Why the zygote ended before its hello."""
         reason = "the process ended while it imported"
         if self._process is not None:
             reason = await self._process.why_it_ended()

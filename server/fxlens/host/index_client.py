@@ -1,4 +1,4 @@
-"""The event loop's side of ``index.service``: starts the process, asks it, tells it what has changed."""
+"""The event loop's side of ``index.service``: starts the process, queries it, and reports changes to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _START = (
 _LONGEST_LINE = 1 << 26
 _MOST_STARTS = 3
 _MOST_WAITING = 4 << 20
-"""Bytes that the process has not read yet; while there are more, only the last text of each file is kept."""
+"""Limit of unread bytes; beyond it, only the last text of each file is kept."""
 
 
 class IndexClient:
-    """One index process for one folder.  Methods may be called at any time; one that died is started again, a few
-    times, and answers nothing until it is built."""
+    """One index process for one folder.  Methods may be called at any time. A process that died is restarted a few
+    times, and has no answers until its index is built."""
 
     def __init__(self, root: str, exclude: tuple[str, ...] = (), store: str = "") -> None:
         self.root, self.exclude, self.store = root, exclude, store
@@ -40,7 +40,7 @@ class IndexClient:
         self._later: dict[str, str | None] = {}
 
     async def start(self) -> None:
-        """Starts the process; it begins to build at once."""
+        """Starts the process; it starts building at once."""
         self._starts += 1
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         command = [sys.executable, "-I", "-c", _START, str(_HERE.parents[2]), self.root]
@@ -57,18 +57,18 @@ class IndexClient:
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
     async def ready(self) -> dict[str, Any] | None:
-        """Waits until the index is built; what that took, or None where there is none."""
+        """Waits until the index is built; returns the time it took, or None if there is no index."""
         await self._ready.wait()
         return self.built
 
     def update(self, path: str, text: str | None) -> None:
-        """A file has changed on disk (``text`` is None), or in the editor."""
+        """Report a change of a file on disk (``text`` is None) or in the editor."""
         self._later.pop(path, None)
         self._later[path] = text
         self._send_later()
 
     async def answers(self, path: str) -> dict[str, Any] | None:
-        """What the index says about the classes of a file; None where it is not there."""
+        """The index's entries for the classes of a file; None if there is no index."""
         self._last += 1
         self._send_later(all_of_it=True)
         future = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ class IndexClient:
         self._end()
 
     def _send_later(self, all_of_it: bool = False) -> None:
-        """Sends what has changed, unless much waits already: the next question, or answer, sends it."""
+        """Sends the changes, unless too much is unread; then the next question or answer sends them."""
         stdin = self._process.stdin if self._process else None
         if stdin is None:
             return

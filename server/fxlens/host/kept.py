@@ -1,4 +1,4 @@
-"""Files that stay executed, with their models constructed, so that an edit of a function is only traced."""
+"""Keeps files executed and their models constructed, so that an edit of a function needs only a trace."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LARGEST = 2 << 30
 _IDLE_SECONDS = 0.15
 _REHEARSE_SECONDS = 0.2
 _TRACED = 6
-"""After so many edits that needed a trace the file is rehearsed again: what they have changed may stay so."""
+"""The file is rehearsed again after so many edits that needed a trace, since their changes may be permanent."""
 _AGAIN_SECONDS = 1.0
-"""Without an edit, before that: it is of use once the user goes elsewhere, and would take the next edit's time."""
+"""Seconds without an edit before that: it pays off once the user edits elsewhere, but would delay the next edit."""
 _REHEARSALS = 3
-"""After so many in a row that were of no use there are no more."""
+"""After so many useless ones in a row, there are no more."""
 _UNFIT_SECONDS = 1.0
-"""After an edit that a kept file had no use for there is likely to be another one."""
+"""Seconds to wait after an edit that did not fit the kept file, since another one is likely."""
 
 
 class KeptFile:
-    """One file that is executed in ``worker``, and what is known of its models before the next edit."""
+    """One file that is executed in ``worker``, with the results for its models so far."""
 
     def __init__(self, worker: ForkWorker) -> None:
         self.worker = worker
@@ -42,7 +42,7 @@ class KeptFile:
         self._traced = 0
 
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
-        """The job in a fork of the process; None where the file has to be executed anew."""
+        """Runs the job in a fork of the process; None if the file must be executed again."""
         if self._rehearsing is not None and not self._begun:
             self._rehearsing.cancel()
         unfit = unknown = parsed = False
@@ -72,14 +72,14 @@ class KeptFile:
         return outcome
 
     def rehearse(self, message: Data, limits: Limits, rest: float = _REHEARSE_SECONDS) -> None:
-        """Learns what each model depends on, once nothing happens for a moment."""
+        """Learns what each model depends on, after a short idle time."""
         if self._useless < _REHEARSALS:
             self._begun = False
             self._rehearsing = asyncio.get_running_loop().create_task(self._rehearse(message, limits, rest))
 
     async def _rehearse(self, message: Data, limits: Limits, rest: float) -> None:
         await asyncio.sleep(rest)
-        self._begun = True  # it has little priority, and the edits that come now profit from it
+        self._begun = True  # it has low priority, and helps the coming edits
         answers = Answers(message)
         try:
             outcome = await self.worker.run({**message, "rehearse": True}, limits, answers.take)
@@ -99,8 +99,8 @@ class KeptFile:
 
 
 class KeptFiles:
-    """The kept files of one pool, by path; the least recently used one ends when there are too many.  ``again`` says
-    whether a file will be traced again, as one that is open in an editor will."""
+    """The kept files of one pool, by path; the least recently used one ends when there are too many.  ``again`` tells
+    whether a file will be traced again, as an open one will."""
 
     def __init__(self, again: Callable[[str], bool] = lambda path: True) -> None:
         self._again = again
@@ -110,9 +110,9 @@ class KeptFiles:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
-        """A trace in a fork of the process that keeps its file; None where there is none, or none that fits."""
+        """Runs a trace in a fork of the process that keeps its file; None if there is none that fits."""
         path = str(message["path"])
-        self._coming.pop(path, None)  # the text has changed: it would keep an old one
+        self._coming.pop(path, None)  # it would keep an old text
         file = self._ready.get(path)
         if file is None:
             return None
@@ -125,13 +125,28 @@ class KeptFiles:
             self._drop(path, file)
         return outcome
 
+    async def ask(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
+        """Another job than a trace, with a text that may be that of an earlier trace; None as in `run`."""
+        file = self._ready.get(str(message["path"]))
+        if file is None or not file.worker.alive:
+            return None
+        unfit = False
+
+        def observe(event: Event) -> None:
+            nonlocal unfit
+            unfit = unfit or event.get("event") == "unfit"
+            on_event(event)
+
+        outcome = await file.worker.run(message, limits, observe)
+        return None if unfit or outcome.early or not file.worker.alive else outcome
+
     def _drop(self, path: str, file: KeptFile) -> None:
         if self._ready.get(path) is file:
             del self._ready[path]
             self._end(file)
 
     def forget(self, path: str) -> None:
-        """The file is not open any more."""
+        """Forget a file that is no longer open."""
         self._unfit.discard(path)
         self._coming.pop(path, None)
         file = self._ready.get(path)
@@ -139,7 +154,7 @@ class KeptFiles:
             self._drop(path, file)
 
     def learn(self, message: Data, limits: Limits, worker: ForkWorker) -> None:
-        """A job has traced the file on ``worker``: it is kept from now on, once nothing happens for a moment."""
+        """A job has traced the file on ``worker``: keep the file after a short idle time."""
         path = str(message["path"])
         if path not in self._ready and path not in self._coming and self._again(path):
             self._coming[path] = asyncio.get_running_loop().create_task(self._make(path, message, limits, worker))
@@ -155,7 +170,7 @@ class KeptFiles:
             return
         finally:
             if self._coming.get(path) is asyncio.current_task():
-                wanted = self._again(path)  # it may have been closed meanwhile
+                wanted = self._again(path)  # it may have been closed since
                 del self._coming[path]
         if not wanted or (made.worker.pid is not None and memory_of(made.worker.pid) > _LARGEST):
             self._end(made)

@@ -1,4 +1,4 @@
-"""What is known of one folder beside its files' own texts: the index of its Python files, and recorded runs."""
+"""Knowledge of one folder besides its files' own texts: the index of its Python files, and recorded runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Stamp: TypeAlias = tuple[int, int]
 
 
 class Knowledge:
-    """Of one folder.  The index is built in a process of its own, which reads and never executes."""
+    """Of one folder. The index is built in a separate process, which reads files and never executes them."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class Knowledge:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to build the index, where that has not begun yet."""
+        """Starts building the index, if not started yet."""
         if self._starting is None:
             if self._closed:
                 return
@@ -41,7 +41,7 @@ class Knowledge:
         await asyncio.shield(self._starting)
 
     async def of_file(self, path: str) -> dict[str, Known]:
-        """What is known of the classes of a file, once the index is built."""
+        """Knowledge of the classes of a file, once the index is built."""
         await self.start()
         answer = await self._index.answers(path)
         await self.read_recorded()
@@ -49,27 +49,27 @@ class Knowledge:
         return known.merged(self.recorded_for(path), found)
 
     def recorded_for(self, path: str) -> dict[str, Known]:
-        """What recorded runs say, which needs no index."""
+        """The entries of recorded runs, which need no index."""
         stamp = self._stamp()
         if self._examples[0] != stamp:
             self._examples = (stamp, self._parsed())
         return known.from_recorded(self._examples[1], self.folder, path)
 
     async def read_recorded(self) -> None:
-        """Reads the recorded examples where their file has changed and is large, so that `recorded_for` need not, which
-        lets nothing else happen meanwhile."""
+        """Reads the recorded examples in a thread if their file has changed and is large, since `recorded_for` would
+        block the event loop."""
         stamp = self._stamp()
         if stamp is None or stamp[1] <= _LARGE or self._examples[0] == stamp:
             return
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().create_task(self._read(stamp))
-        await asyncio.shield(self._reading)  # an edit cancels who waits
+        await asyncio.shield(self._reading)  # an edit cancels the waiting task
 
     async def _read(self, stamp: _Stamp) -> None:
         self._examples = (stamp, await asyncio.to_thread(self._parsed))
 
     def update(self, path: str, text: str | None) -> None:
-        """A file has changed in the editor, or on disk (``text`` is None)."""
+        """Handle a change of a file in the editor, or on disk (``text`` is None)."""
         if self._starting is not None:
             self._index.update(path, text)
 
@@ -83,7 +83,7 @@ class Knowledge:
         return os.path.join(self.folder, recorded.NAME)
 
     def _stamp(self) -> _Stamp | None:
-        """Of the file of recorded examples; None where there is none."""
+        """The state of the file of recorded examples; None if there is none."""
         try:
             state = os.stat(self._path())
         except OSError:

@@ -18,9 +18,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _ZYGOTE = PACKAGE / "worker" / "zygote.py"
 
 START_SECONDS = 120.0
-"""From the start of a process to its hello."""
+"""Seconds from the start of a process to its hello."""
 EXIT_SECONDS = 5.0
-"""From the end of what a process says to its end."""
+"""Seconds from the end of a process's output to its end."""
 _torch_seen = False
 
 _ALWAYS = {
@@ -29,7 +29,7 @@ _ALWAYS = {
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "PYTHONIOENCODING": "utf-8",
-    # Nothing is installed: some modules start pip where an import of theirs fails.
+    # Nothing is installed: some modules start pip if an import fails.
     "PIP_NO_INDEX": "1",
     "PIP_DRY_RUN": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -53,9 +53,9 @@ _FIXED = {
 class Launch:
     """One environment in which jobs run: which interpreter, in which folder, by fork or by fresh processes.
 
-    ``whole`` gives jobs all threads and devices, in fresh processes that are started on request: for work that is
-    timed, while nothing of ours may run beside it.  With ``compiler`` its processes have torch's compiler imported.
-    ``ahead`` has a process of a zygote ready for the next job, which takes time from others.
+    ``whole`` gives jobs all threads and devices, in fresh processes started on request: for timed work, when nothing
+    else of ours may run. With ``compiler`` its processes have torch's compiler imported. With ``ahead``, a zygote
+    prepares a process for the next job, at the cost of other jobs.
     """
 
     python: str
@@ -76,12 +76,12 @@ class Launch:
     async def start(
         self, mode: str, *fds: int, environment: dict[str, str], folder: str = "", **streams: Any
     ) -> asyncio.subprocess.Process:
-        """A process of the interpreter in a session of its own, with its standard error in a pipe.
+        """A process of the interpreter in its own session, with its standard error in a pipe.
 
         Args:
-            mode: ``"fork"`` for a zygote, ``"spare"`` for a process that does one job.
-            fds: descriptors that it is given.
-            folder: the one of temporary files that a zygote removes at its end.
+            mode: ``"fork"`` for a zygote, ``"spare"`` for a process that runs one job.
+            fds: descriptors to pass to it.
+            folder: the folder of temporary files that a zygote removes at its end.
             streams: further arguments of ``create_subprocess_exec``.
 
         Raises:
@@ -109,7 +109,7 @@ class Launch:
         return process
 
     def environment(self) -> dict[str, str]:
-        """The user's environment, less what would make the interpreter see this server's own packages."""
+        """The user's environment, without variables that would expose this server's own packages."""
         environment = {**os.environ, **_ALWAYS, **({} if self.whole else _FIXED)}
         own = {os.path.realpath(each) for each in (PACKAGE.parent, PACKAGE.parent / "libs")}
         paths = environment.pop("PYTHONPATH", "").split(os.pathsep)
@@ -124,18 +124,19 @@ class Launch:
 
 
 def ended_at_start(python: str, printed: str, status: int | None) -> str:
-    """Why an interpreter ended before it said hello, from what it printed."""
+    """Why an interpreter ended before its hello, from its output."""
     lines = [line for line in printed.splitlines() if line.strip()]
     reason = lines[-1] if lines else f"exit status {status}"
     if "is too old" in reason:
         return f"{python}: {reason}"
-    if reason.startswith("SyntaxError"):  # our first file has nothing that a Python of today cannot read
+    if reason.startswith("SyntaxError"):  # our first file parses in every supported Python
         return f"{python} is too old: FX Lens needs Python 3.10 or newer"
     return f"{python} exited while starting: {reason}"
 
 
 def fxlib_folder() -> Path:
-    """Where fxlib is, without importing it: beside this package, in the tree above it, or where it is installed."""
+    """The location of fxlib, without importing it: beside this package, in the tree above it, or where it is
+    installed."""
     for folder in (PACKAGE.parent / "fxlib", PACKAGE.parents[1] / "fxlib"):
         if (folder / "__init__.py").is_file():
             return folder
@@ -146,8 +147,7 @@ def fxlib_folder() -> Path:
 
 
 def _has_torch() -> bool:
-    """Whether this process's interpreter has torch. It is not looked for again once it was there, since every status
-    asks."""
+    """Whether this process's interpreter has torch. Cached once found, since every status checks it."""
     global _torch_seen
     _torch_seen = _torch_seen or importlib.util.find_spec("torch") is not None
     return _torch_seen
@@ -159,11 +159,11 @@ def find_python(wanted: str, folder: str | None) -> str:
 
 
 def choose_python(wanted: str, folder: str | None) -> tuple[str, str]:
-    """The interpreter for user code, and why it is that one, in a few words.
+    """The interpreter for user code, and the reason for the choice, in a few words.
 
-    ``wanted`` if given (a path, or a name on the search path; ``~`` and ``${workspaceFolder}`` are expanded); else
-    the active virtual environment, ``.venv`` or ``venv`` in the folder, this process's interpreter where it has
-    torch, and ``python3``.  The environment that pre-commit makes for a hook is active and not the user's.
+    ``wanted`` if given (a path, or a name on the search path; ``~`` and ``${workspaceFolder}`` are expanded); else the
+    active virtual environment, ``.venv`` or ``venv`` in the folder, this process's interpreter if it has torch, and
+    ``python3``.  The environment that pre-commit makes for a hook is active but not the user's.
     """
     if wanted:
         path = os.path.expanduser(wanted.replace("${workspaceFolder}", folder or ""))

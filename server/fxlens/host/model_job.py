@@ -1,4 +1,4 @@
-"""A job that constructs and runs one model (lower, bench, estimate, apply_passes), in a process of its own with all
+"""A job that constructs and runs one model (lower, bench, estimate, apply_passes), in a separate process with all
 threads and devices.
 
 The command line and the language server both use it.
@@ -21,7 +21,7 @@ OnProgress = Callable[[str, float], None]
 
 
 class ModelJob:
-    """The process of one job.  It ends with its result, or, where its kind waits for further requests, when it is
+    """The process of one job.  It ends with its result or, if its kind waits for further requests, when it is
     closed."""
 
     def __init__(self, launch: Launch, kind: str, request: Request, target: str | None, options: Data) -> None:
@@ -44,7 +44,7 @@ class ModelJob:
         return await self._answer()
 
     async def ask(self, request: Data) -> Data:
-        """The answer to a further request.  Raises Failed as ``result`` does, and where the process has ended."""
+        """The answer to a further request.  Raises Failed as ``result`` does, and if the process has ended."""
         if not self.waits:
             raise Failed("the process of this result has ended")
         self._more.put_nowait(request)
@@ -52,7 +52,7 @@ class ModelJob:
 
     @property
     def waits(self) -> bool:
-        """Whether the process is there for further requests."""
+        """Whether the process waits for further requests."""
         return self._task is not None and not self._task.done()
 
     async def close(self) -> None:
@@ -76,7 +76,7 @@ class ModelJob:
                 self._answers.put_nowait(Failed(explain(outcome, self._request)["message"]))
         except WorkerUnavailable as error:
             self._answers.put_nowait(Failed(str(error)))
-        finally:  # whoever still waits for an answer
+        finally:  # wake a task that still waits for an answer
             self._answers.put_nowait(Failed("its process ended without a result"))
 
     def _take(self, event: Json) -> None:

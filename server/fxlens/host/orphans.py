@@ -1,6 +1,6 @@
-"""Processes that user code started and that outlived the worker which watched over them.
+"""Processes that user code started and that outlived their worker.
 
-On Linux the server and the command line inherit them, and end them whenever a worker has ended.
+On Linux the server and the command line inherit them, and end them after each worker's end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _starting = 0
 
 
 def adopt() -> None:
-    """Once, at the start of a program: from now on what workers leave behind comes to this process."""
+    """Called once at the start of a program: this process then inherits the orphans of workers."""
     global _adopting
     _adopting = processes.adopt_orphans()
 
 
 @contextmanager
 def starting() -> Iterator[set[int]]:
-    """For the start of a worker: nothing is ended until its process is in the set that this gives."""
+    """For the start of a worker: no orphan is ended until its process is in the yielded set."""
     global _starting
     _starting += 1
     try:
@@ -39,8 +39,8 @@ def starting() -> Iterator[set[int]]:
 
 
 async def end(ended: int) -> None:
-    """Ends the children that this process inherited from a worker that has ``ended`` and from others: those have
-    sessions of their own. Workers and processes of their groups are left alone."""
+    """Ends the children that this process inherited from a worker that has ``ended`` and from others: those have their
+    own sessions. Workers and processes of their groups are left alone."""
     _own.discard(ended)
     if not _adopting:
         return
@@ -55,7 +55,7 @@ async def end(ended: int) -> None:
         gone = [processes.end(pid) for pid in inherited if pid not in trackers]
         if not any(gone) and not trackers:
             return
-        await asyncio.sleep(_LOOK if trackers else 0)  # the children of those that ended come next
+        await asyncio.sleep(_LOOK if trackers else 0)  # then the children of those that ended
 
 
 def _is_orphan(pid: int, session: int) -> bool:

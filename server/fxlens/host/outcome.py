@@ -11,9 +11,9 @@ Event = Json
 OnEvent = Callable[[Event], None]
 
 SLOW = "Timeout ("
-"""How faulthandler begins the stack of a process that takes long."""
+"""The first words of faulthandler's stack of a slow process."""
 
-_CRASHES = {-11, -10, -7, 0xC0000005}  # SIGSEGV; SIGBUS as it is on macOS, on Linux; the same on Windows
+_CRASHES = {-11, -10, -7, 0xC0000005}  # SIGSEGV; SIGBUS on macOS, on Linux; the same on Windows
 
 HEAD_BYTES = 32 * 1024
 TAIL_BYTES = 32 * 1024
@@ -38,29 +38,29 @@ class Outcome:
     output: str = ""
     step: Event = field(default_factory=dict)
     stacks: str = ""
-    """What it wrote about its own end, where ``output`` does not contain that."""
+    """What it wrote about its own end, if not in ``output``."""
     refused: str = ""
-    """Why what it said was not read, where it is lost by that."""
+    """Why its message was not read, if it is lost because of that."""
 
     @property
     def early(self) -> bool:
-        """Whether the process ended before its job began."""
+        """Whether the process ended before its job started."""
         return self.end in ("exit", "lost") and not self.step
 
     @property
     def died_of_its_stack(self) -> bool:
-        """Whether the process was only slow, and writing its stack crashed it.
+        """Whether the process was only slow and crashed while writing its stack.
 
         faulthandler writes the stack from another thread while Python keeps running, and on a busy machine it sometimes
-        reads memory that is gone. That thread has signals blocked, so nothing follows what it wrote, not even a report
-        of the crash.
+        reads memory that is gone. That thread has signals blocked, so nothing follows its output, not even a report of
+        the crash.
         """
         said = self.stacks or self.output
         return self.end == "exit" and self.status in _CRASHES and SLOW in said and "Fatal Python error" not in said
 
 
 class Capture:
-    """Keeps the first and the last part of what a process writes, however much that is."""
+    """Keeps the first and the last part of a process's output, of any length."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -79,7 +79,7 @@ class Capture:
             del self._tail[:extra]
 
     def since(self, total: int) -> bytes:
-        """What was kept of all that came after the first ``total`` bytes."""
+        """The kept part of the output after the first ``total`` bytes."""
         wanted = self.total - total
         kept = bytes(self._tail[-wanted:]) if wanted > 0 else b""
         return bytes(self._head[total:]) + kept if total < len(self._head) else kept

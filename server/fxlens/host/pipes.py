@@ -13,16 +13,16 @@ _PIPE_BYTES = 1 << 20
 
 
 def enlarge(pipe: int) -> None:
-    """Makes the pipe as large as the system allows: a job that prints much then waits for this process less often."""
+    """Makes the pipe as large as the system allows: a job that prints a lot then blocks less often."""
     if sys.platform == "linux":
         import fcntl
 
-        with contextlib.suppress(OSError):  # there is a limit for each user
+        with contextlib.suppress(OSError):  # each user has a limit
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 class PipeCapture:
-    """Reads a pipe as it fills, and to its present end when asked for the text."""
+    """Reads a pipe as it fills, and up to its current end when the text is requested."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -31,7 +31,7 @@ class PipeCapture:
         asyncio.get_running_loop().add_reader(fd, self._once)
 
     def text(self) -> str:
-        for _ in range(64):  # a process that never stops writing must not hold us
+        for _ in range(64):  # a process that never stops writing must not block us
             if not self._once():
                 break
         return self.capture.text()

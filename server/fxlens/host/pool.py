@@ -20,17 +20,17 @@ from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
 from .spawned import SpawnWorker
 
 CAPTURES = ["fxlens.worker.capturing"]
-"""What the zygote for torch.export and torch.compile has imported beside what every job needs."""
+"""Modules that the zygote for torch.export and torch.compile imports in addition."""
 _COMPILER = re.compile(r"\b(torchvision|timm|transformers|torch\.compile|torch\._dynamo)\b")
-"""Whoever uses these will need torch's compiler."""
+"""Files that use these will need torch's compiler."""
 _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
-_SLOW_BEHIND = 2  # of those for which nobody waits
+_SLOW_BEHIND = 2  # background jobs
 _MAX_BACKOFF = 60.0
 
 
 class _Compiler:
-    """Hands a job's events on, but for the one that says that it has imported torch's compiler."""
+    """Passes a job's events on, except the one that reports the import of torch's compiler."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -44,8 +44,8 @@ class _Compiler:
 
 
 class _Slots:
-    """``count`` jobs run at a time.  One that has run for a while gives its slot up and goes on beside the others, so
-    that a file in an endless loop does not hold up the rest; of such there are ``slow`` at most."""
+    """``count`` jobs run at a time. One that has run for a while gives up its slot and continues beside the others, so
+    that a file in an endless loop does not block the rest; there are ``slow`` such jobs at most."""
 
     def __init__(self, count: int, slow: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -74,10 +74,10 @@ class _Slots:
 class Pool:
     """Jobs for one ``Launch``.
 
-    ``slots`` jobs run at a time.  Jobs in the background have a slot of their own, and so have those that
-    ask torch.export and torch.compile; these are forks of a second zygote, which is started with the first of them.
-    Files are kept executed that will be traced ``again``; where each file has its jobs ``once``, no process is made
-    ahead of them, and somebody waits for all of them: those in the background have as many slots as the others.
+    ``slots`` jobs run at a time.  Background jobs have their own slot, and so have those that run torch.export and
+    torch.compile; these are forks of a second zygote, which is started with the first of them. Files that will be
+    traced ``again`` are kept executed. If each file has its jobs ``once``, no process is made ahead, and background
+    jobs have as many slots as the others, since all of them are waited for.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Pool:
 
     @property
     def hello(self) -> Json:
-        """What the running worker said of its interpreter: ``python``, ``torch``, ``executable``; empty before it
+        """The running worker's description of its interpreter: ``python``, ``torch``, ``executable``; empty before it
         runs."""
         return self._worker.hello if self._worker is not None else {}
 
@@ -119,8 +119,9 @@ class Pool:
     async def run(
         self, message: Data, limits: Limits, on_event: OnEvent, background: bool = False, captures: bool = False
     ) -> Outcome:
-        """One job; for a ``background`` one nobody waits, and one with ``captures`` needs torch's compiler.  Raises
-        WorkerUnavailable where no worker can be had; that is remembered for a while and not tried each time."""
+        """Runs one job; a ``background`` one is not waited for, and one with ``captures`` needs torch's compiler.
+        Raises WorkerUnavailable if no worker can be started; this is remembered for a while and not retried each time.
+        """
         message = {**message, "background": (background or captures) and not self._once}
         slots = self._asking if captures else self._background if background else self._traces
         async with slots.one():
@@ -129,12 +130,13 @@ class Pool:
     async def _run(self, message: Data, limits: Limits, on_event: OnEvent, captures: bool) -> Outcome:
         base = await self.ready(str(message["text"]))
         compiler = _Compiler(on_event)
-        if message["kind"] == "trace":
-            kept = await self.kept.run(message, limits, compiler)
+        if message["kind"] in ("trace", "names"):
+            run = self.kept.run if message["kind"] == "trace" else self.kept.ask
+            kept = await run(message, limits, compiler)
             if kept is not None:
                 if compiler.imported:
                     base.import_compiler()
-                    self.kept.forget(str(message["path"]))  # each edit would import it
+                    self.kept.forget(str(message["path"]))  # each edit would import the compiler
                 return kept
         branches = self.branches
         if captures and isinstance(base, ForkWorker):
@@ -161,9 +163,9 @@ class Pool:
         for again in (False, True):
             if not (outcome.early or (outcome.end == "lost" and not worker.alive)):
                 break
-            # The worker itself died, or the process before it came to this job: once more.
+            # The worker itself died, or its process before this job started: try once more.
             if again and worker is self._worker:
-                await self._end()  # user code may have taken away what this one needs to make processes
+                await self._end()  # user code may have broken its ability to fork
             worker = await self.ready()
             if captures and isinstance(worker, ForkWorker):
                 worker = await self._for_captures(worker)
@@ -174,8 +176,8 @@ class Pool:
         return outcome
 
     async def ready(self, text: str = "") -> ForkWorker | SpawnWorker:
-        """The worker, started if need be: in the way that suits a file of this text.  The start goes on where the job
-        that began it is cancelled: the next one wants it too."""
+        """The worker, started if necessary, as a file with this text needs it. The start continues if the job that
+        began it is cancelled, since the next one needs it too."""
         while self._worker is None or not self._worker.alive:
             if self._closed:
                 raise WorkerUnavailable("its interpreter is no longer used")
@@ -188,7 +190,7 @@ class Pool:
         return self._worker
 
     def begin(self, text: str) -> None:
-        """A job for a file of this text will come: its worker may start meanwhile."""
+        """Start the worker for a coming job on a file with this text."""
         if self._worker is None and not self._closed and time.monotonic() >= self._retry_at:
             self._begin(text)
 
@@ -198,7 +200,7 @@ class Pool:
         return self._starting
 
     async def _start(self, text: str) -> ForkWorker | SpawnWorker | None:
-        """A new worker; None where there is none: the interpreter cannot serve, or the pool has ended meanwhile."""
+        """A new worker; None if the interpreter cannot be used, or the pool was closed meanwhile."""
         if self._worker is not None:
             await self._worker.close()
         launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
@@ -218,8 +220,8 @@ class Pool:
         return worker
 
     async def _for_captures(self, base: ForkWorker) -> ForkWorker:
-        """The zygote that has torch's compiler imported, made of the other one if need be.  Its import goes on where
-        the job that began it is cancelled: it takes seconds, and the next one wants it too."""
+        """The zygote with torch's compiler, forked from the other one if necessary. Its import continues if the job
+        that began it is cancelled: it takes seconds, and the next one needs it too."""
         while (known := self._capturing) is None or not known.alive or known.base is not base:
             if not base.alive:
                 raise WorkerUnavailable("the worker has ended")
@@ -244,7 +246,7 @@ class Pool:
         return self._capturing
 
     def captures_memory(self) -> int | None:
-        """Bytes that the zygote for captures keeps beside the other one; None while there is none."""
+        """Bytes that the zygote for captures uses in addition; None while there is none."""
         known = self._capturing
         return None if known is None or not known.alive else known.memory
 
@@ -262,12 +264,12 @@ class Pool:
             await known.close()
 
     async def restart(self) -> None:
-        """Ends the worker; the next job starts another, whatever happened before."""
+        """Ends the worker; the next job starts another one, regardless of earlier failures."""
         await self._end()
         self._failures, self._retry_at, self._reason = 0, 0.0, ""
 
     async def close(self) -> None:
-        """Ends the worker for good: a job that loses it so is not done again."""
+        """Ends the worker for good: a job that is running then is not retried."""
         self._closed = True
         await self._end()
 

@@ -1,4 +1,4 @@
-"""How far a job has come: what its process says, with fork and without."""
+"""The progress of a job, from the messages of its process, with and without fork."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .watch import Watch
 log = logging.getLogger(__name__)
 
 _CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
-_OF_A_CLASS = 6  # constructed at most twice, its arguments and inputs searched, traced, its graph sent
+_OF_A_CLASS = 6  # constructed at most twice, arguments and inputs searched, traced, graph sent
 _OF_A_FILE = 3
 _OF_A_MODEL = 40  # lowered or timed on request, with a stage for each part or size
 _ANSWERS = ("result", "refused", "failed")
 
 
 def steps_of(message: Data) -> int:
-    """The whole job may take the time of so many steps: the server knows that from the text, since user code can
-    announce any number of them."""
+    """The number of steps whose time the whole job may take, computed from the text, since user code could announce any
+    number of steps."""
     classes = len(_CLASS.findall(str(message["text"])))
     return _OF_A_FILE + _OF_A_CLASS * classes + (_OF_A_MODEL if "options" in message else 0)
 
@@ -31,7 +31,7 @@ def steps_of(message: Data) -> int:
 class Progress:
     """``end`` is how the job ended, as in `Outcome`, and None until then; ``step`` the last step that it began.
 
-    Only a job that ``waits`` for further requests may be idle, once it has answered the one before.
+    Only a job that ``waits`` for further requests may be idle, after its last answer.
     """
 
     def __init__(self, watch: Watch, waits: bool = False) -> None:
@@ -39,17 +39,17 @@ class Progress:
         self.end: str | None = None
         self.step: Event = {}
         self.refused = ""
-        """Why what it said was not read."""
+        """Why its message was not read."""
         self._waits = waits
         self._answered = False
 
     def go_on(self) -> None:
-        """The job is given a further request."""
+        """Restart for a further request."""
         self._answered = False
         self.watch.go_on()
 
     async def follow(self, reader: asyncio.StreamReader, on_event: OnEvent) -> None:
-        """Reads events until the job has ended, or its process says no more."""
+        """Reads events until the job has ended, or its process closes the channel."""
         while self.end is None:
             try:
                 event = await receive(reader)
@@ -73,13 +73,13 @@ class Progress:
             elif kind == "idle" and self._waits and self._answered:
                 self.watch.pause()
             on_event(event)
-        except (LookupError, TypeError, ValueError, AttributeError):  # user code wrote it
+        except (LookupError, TypeError, ValueError, AttributeError):  # written by user code
             log.warning("a job sent what cannot be read", exc_info=True)
             self.end = "lost"
 
 
 def _step(event: Event) -> Event:
-    """A step as a job announces it.  Raises TypeError for any other."""
+    """A step as announced by a job. Raises TypeError for anything else."""
     line = event.get("line")
     if not isinstance(event.get("step"), str) or not isinstance(event.get("target"), str | None):
         raise TypeError("a step without its name")
@@ -89,7 +89,7 @@ def _step(event: Event) -> Event:
 
 
 async def receive(reader: asyncio.StreamReader) -> Json | None:
-    """The next message of a process; None where it says no more.  Raises ProtocolError for what is no message."""
+    """The next message of a process; None at the end. Raises ProtocolError for an invalid message."""
     try:
         size = protocol.body_size(await reader.readexactly(protocol.HEADER_SIZE))
         body = await reader.readexactly(size)

@@ -1,6 +1,6 @@
 """The server's side without fork: each job gets a fresh process that has imported torch already.
 
-For macOS, where a fork with torch loaded is not safe, and Windows, which has none; selectable everywhere.  One spare
+For macOS, where forking with torch loaded is not safe, and Windows, which has no fork; selectable everywhere. One spare
 process waits; taking it starts the next.
 """
 
@@ -25,8 +25,8 @@ from .watch import TICK, Watch
 
 
 class _Lines:
-    """What a process has besides its standard streams: a pipe for its stacks, which must not be mixed with its output,
-    and one that closes when this server ends. Windows cannot pass them on; there both are left out."""
+    """The pipes of a process besides its standard streams: a pipe for its stacks, which must not be mixed with its
+    output, and one that closes when this server ends. Windows cannot pass them on, so both are omitted there."""
 
     def __init__(self) -> None:
         self.stacks: PipeCapture | None = None
@@ -39,7 +39,7 @@ class _Lines:
             self.passed = (stacks_write, lifeline_read)
 
     def pass_on(self) -> None:
-        """The process has its ends now, or will never be."""
+        """Close our copies of the process's ends, once it has started or failed to."""
         passed, self.passed = self.passed, ()
         for fd in passed:
             os.close(fd)
@@ -54,7 +54,7 @@ class _Lines:
 
 
 class _Spare:
-    """A process that has said hello, or is about to."""
+    """A process that has sent its hello, or is about to."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: str, lines: _Lines) -> None:
         self.process = process
@@ -101,7 +101,7 @@ class _Spare:
 
 
 class _Running:
-    """A process that does a job."""
+    """A process that runs a job."""
 
     def __init__(self, spare: _Spare, message: Data, limits: Limits, waits: bool) -> None:
         self._spare = spare
@@ -121,7 +121,7 @@ class _Running:
             progress.end = "exit" if process.returncode is not None else "lost"
         if progress.end != "done":
             kill_tree(process)
-        # What a dead process wrote says where it died; one that is done may have left a child with the pipe.
+        # The output of a dead process shows where it died; a finished one may have left a child that holds the pipe.
         await asyncio.wait({self._spare.output}, timeout=0.3 if progress.end == "done" else EXIT_SECONDS)
         said = self._stacks.text() if self._stacks else ""
         printed = self._spare.capture.text()
@@ -157,9 +157,9 @@ class SpawnWorker:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Raises WorkerUnavailable with a sentence for the user where the interpreter cannot serve."""
+        """Raises WorkerUnavailable with a sentence for the user if the interpreter cannot be used."""
         self._spare = asyncio.ensure_future(self._prepare())
-        await self._spare  # which ends with this task
+        await self._spare  # cancelled with this task
         self.alive = True
 
     async def run(
@@ -171,8 +171,8 @@ class SpawnWorker:
     ) -> Outcome:
         """One job in one fresh process.  Cancelling the task kills the process.
 
-        ``more`` are further messages for a job that waits for such; from its event ``idle`` to the next message it has
-        no deadline.
+        ``more`` yields further messages for a job that waits for them; between its event ``idle`` and the next message
+        it has no deadline.
         """
         if not self.alive:
             return Outcome("lost")
@@ -246,7 +246,7 @@ class SpawnWorker:
             spare.cancel()
             with contextlib.suppress(asyncio.CancelledError, WorkerUnavailable):
                 await spare
-        # Also those of jobs that are over: once a process is killed, nobody but this one removes its folder.
+        # Also those of finished jobs: once a process is killed, only this one removes its folder.
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _end(self, spare: _Spare) -> asyncio.Task[None]:
@@ -256,7 +256,7 @@ class SpawnWorker:
         return ending
 
     def _discard(self, task: asyncio.Task[_Spare]) -> bool:
-        """Ends the process that a task has made; false where it has made none yet."""
+        """Ends the process that a task has started; false if it has not started one yet."""
         made = task.done() and not task.cancelled() and task.exception() is None
         if made:
             self._end(task.result())
@@ -267,8 +267,8 @@ class SpawnWorker:
 
 
 def kill_tree(process: asyncio.subprocess.Process) -> None:
-    """Kills the process and its group, but for its trackers of shared memory; on Windows the tree that ``taskkill``
-    finds."""
+    """Kills the process and its group, except its trackers of shared memory; on Windows the tree found by
+    ``taskkill``."""
     if process.returncode is not None and os.name != "posix":
         return
     if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""The stacks that a process leaves when it hangs or dies, as faulthandler writes them: where in the file it was."""
+"""The stacks that a process leaves when it hangs or dies, as written by faulthandler: its position in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_TRACKER = re.compile(r"resource_tracker: There appear|^\s*warnings\.warn\('r
 def line_in(dump: str, path: str, stopped: bool = True) -> int | None:
     """The innermost line of ``path`` in the last stack that faulthandler wrote into ``dump``.
 
-    A process that was not ``stopped`` for taking too much ended elsewhere than where it was slow on the way."""
+    Unless it was ``stopped`` for exceeding a limit, a process ended elsewhere than at the stack of a slow step."""
     stack = last_stack(dump)
     if not stopped and stack.startswith(SLOW):
         return None
@@ -34,8 +34,8 @@ def last_stack(dump: str) -> str:
 
 
 def last_output(dump: str, lines: int = 3) -> str:
-    """The last lines that the process printed before the stack in ``dump``. What the tracker of its shared memory says
-    of a process that was killed is not among them."""
+    """The last lines that the process printed before the stack in ``dump``. Messages of its shared-memory tracker about
+    a kill are left out."""
     stack = last_stack(dump)
     printed = dump[: len(dump) - len(stack)] if stack else dump
     kept = [line.rstrip() for line in printed.splitlines() if line.strip() and not _OF_TRACKER.search(line)]

@@ -1,6 +1,6 @@
-"""Decides when a job has used too much time or memory, or too many processes.
+"""Decides when a job has used too much time or memory or too many processes.
 
-The server decides, from what the system reports about the job's process; user code has no part in it.
+The server decides, from the system's data about the job's process, without help from user code.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fxlens.ipc.request import Limits
 from .outcome import SLOW, Capture
 
 TICK = 0.05
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
-FIRST_STEP_SECONDS = 30.0  # until user code begins, only a slow machine can be at fault
+FIRST_STEP_SECONDS = 30.0  # before user code runs, only a slow machine can be the cause
 _STACK_SECONDS = 4.0
 _STACK_MARK = SLOW.encode()
 _LEAST_SHARE = 0.1
@@ -24,28 +24,27 @@ _LEAST_SHARE = 0.1
 
 @dataclass
 class _Period:
-    """From a beginning on, by the clock; what the process had waited for a processor then, and how long this server has
-    been held up since."""
+    """A period from its beginning: the clock, the process's waiting time for a processor then, and how long this server
+    was delayed since."""
 
     began: float
     waited: float
     held_up: float = 0.0
 
     def used(self, now: float, waited: float) -> float:
-        """Seconds that count."""
+        """Seconds that count toward the deadline."""
         passed = now - self.began
         return max(passed - (waited - self.waited) - self.held_up, passed * _LEAST_SHARE)
 
 
 class Watch:
-    """Looks at one process ``TICK`` after ``TICK``.
+    """Checks one process every ``TICK``.
 
-    The deadline is for what the code does, not for what the machine does to it: time in which the process wanted to
-    run and got no processor is not counted, nor time in which this server itself was held up.  On an idle machine
-    it is the time of the clock; on a busy one at most ten times as long.
+    The deadline excludes delays by the machine: time in which the process was ready but got no processor, and time in
+    which this server itself was delayed. On an idle machine it is clock time; on a busy one at most ten times as long.
 
-    Each step has a deadline of its own.  User code can announce steps too, so all of them together have the time of
-    ``steps`` deadlines.
+    Each step has its own deadline. User code can announce steps too, so all of them together have the time of ``steps``
+    deadlines.
     """
 
     def __init__(self, limits: Limits, output: Capture, steps: int = 1) -> None:
@@ -62,17 +61,17 @@ class Watch:
         self._begin()
 
     def step(self) -> None:
-        """The next step begins, with a deadline of its own."""
+        """Begin the next step, with a new deadline."""
         self._begin()
         self._all = self._all or replace(self._step)
 
     def go_on(self) -> None:
-        """The job is given something more to do, with time for all of its steps again."""
+        """Continue with a further request, with time for all steps again."""
         self._all = None
         self.step()
 
     def pause(self) -> None:
-        """No deadline until it goes on: the job waits for what it is to do."""
+        """Suspend the deadline while the job waits for a request."""
         self._paused = True
 
     def _begin(self) -> None:
@@ -110,12 +109,12 @@ class Watch:
             self._unmapped = sum(map(unmapped_memory, (pid, *self._below)))
         memory = memory_of(pid) + self._children_memory + self._unmapped
         if memory > self._limits.memory:
-            # Shared memory may have been counted for each of those that share it.
+            # Shared memory may have been counted for each process that shares it.
             memory = sum(map(exact_memory, (pid, *self._below))) + self._unmapped or memory
         return "memory" if memory > self._limits.memory else None
 
     def _grown(self, child: int) -> int:
-        """Bytes that a process made by the job has taken since it was first seen: at first its pages are the job's."""
+        """Bytes that a child of the job has taken since it was first seen; before, its pages are the job's."""
         now = memory_of(child)
         return max(now - self._children.setdefault(child, now), 0)
 
@@ -123,7 +122,7 @@ class Watch:
         return period.used(now, waited_for_processor(self._pid))
 
     def _late(self, now: float) -> bool:
-        """Whether the step is over its deadline, and its stack has been written or has had the time to be."""
+        """Whether the step is over its deadline, and its stack was written or had enough time to be."""
         if self._out_of_time is None:
             allowed = self._limits.deadline if self._all else max(self._limits.deadline, FIRST_STEP_SECONDS)
             if self._used(self._step, now) <= allowed:
@@ -137,7 +136,7 @@ class Watch:
 
 
 def waited_for_processor(pid: int | None) -> float:
-    """Seconds in which the process was ready to run and did not; 0 where the system does not say."""
+    """Seconds in which the process was ready but not running; 0 if the system does not report it."""
     if pid is None:
         return 0.0
     try:

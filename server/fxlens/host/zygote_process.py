@@ -1,4 +1,4 @@
-"""The process of a zygote: its start, what it prints, its end."""
+"""The process of a zygote: its start, its output, its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import contextlib
 from . import orphans
 from .launch import EXIT_SECONDS, Launch, ended_at_start
 
-_END_SECONDS = 3.0  # how long it may take to end by itself
+_END_SECONDS = 3.0  # for it to end by itself
 _LOG_BYTES = 16 * 1024
 
 
@@ -23,9 +23,9 @@ class ZygoteProcess:
 
     @classmethod
     async def start(cls, launch: Launch, fd: int, folder: str) -> ZygoteProcess:
-        """It is given the descriptor of its control socket, and the folder that it removes at its end.
+        """It gets the descriptor of its control socket, and the folder that it removes at its end.
 
-        Raises WorkerUnavailable where the interpreter cannot be started.
+        Raises WorkerUnavailable if the interpreter cannot be started.
         """
         process = await launch.start(
             "fork",
@@ -42,7 +42,7 @@ class ZygoteProcess:
         return bytes(self._log).decode("utf-8", "replace")
 
     async def why_it_ended(self) -> str:
-        """For one that ended before it said hello: what it printed is the reason."""
+        """The reason, from its output, why it ended before its hello."""
         await self._wait(EXIT_SECONDS)
         await asyncio.wait({self._draining}, timeout=EXIT_SECONDS)
         return ended_at_start(self._python, self.log(), self._process.returncode)
@@ -53,14 +53,14 @@ class ZygoteProcess:
                 self._process.kill()
 
     async def end(self) -> None:
-        """For one whose control socket is closed: waits for its end, and kills it if it takes long."""
+        """After its control socket was closed: waits for its end, and kills it if it takes too long."""
         await self._wait(_END_SECONDS)
         self.kill()
         await self._process.wait()
         await orphans.end(self._process.pid)
 
     async def end_orphans(self) -> None:
-        """Ends what it leaves behind, once it has ended."""
+        """Ends the processes that it left behind."""
         await self._wait(EXIT_SECONDS)
         await orphans.end(self._process.pid)
 

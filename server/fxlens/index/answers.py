@@ -1,4 +1,4 @@
-"""What the workspace says about one class: how it is constructed and called, what contains and captures it."""
+"""The workspace's knowledge of one class: how it is constructed and called, what contains and captures it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _ENOUGH = 3
 
 @dataclass(frozen=True)
 class Example:
-    """One way to construct a class, or to call what was constructed.
+    """One way to construct a class, or to call its instance.
 
-    ``shown`` is ``text`` for people, with long tables left out.  ``text`` needs ``imports`` (`render.Import`, as plain
-    tuples) and, for ``holes``, whoever fills them.  ``sure`` is False for a branch that the defaults of the script do
-    not take, and for configurations that fit but that nobody gives.  ``made`` is the construction that inputs belong
-    to.
+    ``shown`` is ``text`` for display, without long tables. ``text`` needs ``imports`` (`render.Import`, as plain
+    tuples), and its ``holes`` must be filled. ``sure`` is False for a branch that the script's defaults do not take,
+    and for configurations that fit but are passed nowhere. ``made`` is the construction that inputs belong to.
     """
 
     text: str
@@ -52,9 +51,9 @@ class Example:
 class Answer:
     """All about one class.
 
-    ``parents`` are classes that construct or are given it, as pairs of a file and a name; ``captured`` says with what
-    and where; ``root``: scripts construct it, and no other model contains it; ``aside``: why it looks like no model
-    (empty: it does).
+    ``parents`` are classes that construct or receive it, as pairs of a file and a name; ``captured`` says how and
+    where; ``root``: scripts construct it, and no other model contains it; ``aside``: why it does not look like a model
+    (empty if it does).
     """
 
     constructions: list[Example] = field(default_factory=list)
@@ -66,12 +65,12 @@ class Answer:
 
 
 def answer(index: Index, kind: Symbol) -> Answer:
-    """Reads the entry points that lead to a class, as far as is needed, and collects what happened to it."""
+    """Reads the entry points that lead to a class, as far as needed, and collects its events."""
     return _Search(index, kind, kind.file).answer()
 
 
 def whole(index: Index, kind: Symbol, home: str) -> Answer | None:
-    """A model whose construction is known, without arguments where it needs none, for a part of it in ``home``."""
+    """A model whose construction is known (without arguments if it needs none), for a part of it in ``home``."""
     found = _Search(index, kind, home).answer()
     found.constructions = [each for each in found.constructions if not each.holes][:1]
     if not found.constructions:
@@ -95,7 +94,7 @@ class _Search:
         self.calls: list[tuple[str, int]] = []
         self.owners: dict[Symbol, None] = {}
         self.holders: dict[Symbol, None] = {}
-        self.alone: list[tuple[Entry, bool]] = []  # readings that construct it for itself, and whether for sure
+        self.alone: list[tuple[Entry, bool]] = []  # readings that construct it on its own, and whether surely
         self.found = Answer()
 
     def answer(self) -> Answer:
@@ -169,7 +168,7 @@ class _Search:
             self.found.captured.append((how, *place))
 
     def _look_beside(self) -> None:
-        """A model that a script reads from a file and captures may be of any class that the script names."""
+        """A model that a script loads from a file and captures may be of any class that the script names."""
         for entry in roles.beside_unknown(self.index.workspace, self.kind):
             for event in self.index.run(entry).events:
                 if roles.captures_unknown(event) and event.place[0] == entry.file:

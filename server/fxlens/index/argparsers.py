@@ -1,4 +1,4 @@
-"""Command-line parsers: the statements that build one are read, and give the namespace of its defaults."""
+"""Command-line parsers: reads the statements that build one, to get the namespace of its defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .machine import Machine
 
 @dataclass
 class Argument:
-    """One argument of a parser: its value where nobody gives it, and what makes a value of a text."""
+    """One argument of a parser: its default, and its conversion from text."""
 
     value: v.Value
     kind: v.Value | None = None
@@ -24,13 +24,13 @@ class Argument:
 
 @dataclass
 class Parser:
-    """What ``argparse.ArgumentParser`` would know."""
+    """The state of an ``argparse.ArgumentParser``."""
 
     origin: str = ""
     arguments: dict[str, Argument] = field(default_factory=dict)
     defaults: dict[str, v.Value] = field(default_factory=dict)
     inner: list[tuple[str, Parser]] = field(default_factory=list)
-    choice: str | None = None  # the attribute that the name of the subcommand is kept in
+    choice: str | None = None  # the attribute for the name of the subcommand
     classes: list[v.Value] = field(default_factory=list)
     named: dict[str, v.Value] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Parser:
         self.arguments[name] = Argument(default, kind, length, flags, constant)
 
     def namespace(self, machine: Machine, tokens: list[str]) -> v.Mapping:
-        """What ``parse_args`` gives for these texts of a command line."""
+        """The result of ``parse_args`` for these arguments."""
         found: dict[Any, v.Value] = {name: each.value for name, each in self.arguments.items()}
         found.update(self.defaults)
         choices: list[v.Value] = []
@@ -223,7 +223,7 @@ _METHODS: dict[str, Method] = {
 
 
 def _flag(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    """``flags.DEFINE_integer("steps", 100, "help")``; kept among the names of the module."""
+    """``flags.DEFINE_integer("steps", 100, "help")``; stored among the names of the module."""
     name = _text(args[0]) if args else _text(keywords.get("name"))
     value = args[1] if len(args) > 1 else keywords.get("default", v.NONE)
     if name is not None:
@@ -238,7 +238,7 @@ def flag_key(name: str) -> str:
 
 
 def flag(machine: Machine, name: str) -> v.Value:
-    """``FLAGS.name``: as the module at work, or another that has been read, defines it."""
+    """``FLAGS.name``, defined by the current module or another one that has been read."""
     for path in (machine.frame.file, *machine.modules):
         found = machine.names_of(path).get(flag_key(name))
         if isinstance(found, v.Value):
@@ -247,7 +247,7 @@ def flag(machine: Machine, name: str) -> v.Value:
 
 
 def run_main(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    """``app.run(main)``, ``fire.Fire(main)``: the function is called."""
+    """``app.run(main)``, ``fire.Fire(main)``: call the function."""
     function = args[0] if args else keywords.get("main", keywords.get("component", v.NONE))
     if isinstance(function, (v.Function, v.Class)):
         return machine.call(function, [], {}, node)
@@ -270,7 +270,7 @@ def _option(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value],
 
 
 def from_decorators(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, v.Value]:
-    """The arguments that click's decorators give a function."""
+    """The arguments that click's decorators pass to a function."""
     found: dict[str, v.Value] = {}
     for each in node.decorator_list:
         if not isinstance(each, ast.Call) or not isinstance(each.func, (ast.Attribute, ast.Name)):

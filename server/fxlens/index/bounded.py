@@ -1,6 +1,6 @@
-"""Bounds on what reading one text may take: anybody may have written it, and a few lines can mean years of work.
+"""Bounds on the work for reading one text: it is untrusted, and a few lines can mean years of work.
 
-They hold in the index's own process, once `begin` was called; elsewhere work is done as it is.
+They apply in the index's own process after `begin`; elsewhere work is unbounded.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import TypeVar
 
 _MEMORY = 4 << 30
 _TICK = 0.05
-_STUCK = 60.0  # seconds that a request may take until its process ends: it is in C code, which nothing interrupts
+_STUCK = 60.0  # seconds before a stuck request ends its process, since C code cannot be interrupted
 
 Result = TypeVar("Result")
 
 _begun = False
-_until = math.inf  # of the time that this process has used
+_until = math.inf  # in processor time of this process
 _watched = -math.inf
 
 
 class TooMuch(BaseException):
-    """It took longer than it may.  No Exception: what goes on after errors must not go on after this."""
+    """A time limit was exceeded. Not an Exception, so that handlers of errors do not catch it."""
 
 
 def begin() -> None:
-    """From now on pieces of work are bounded, and memory raises MemoryError where the system counts it."""
+    """Enables bounds: on pieces of work, and on memory (MemoryError) if the system supports it."""
     global _begun
     _begun = True
     with suppress(ImportError, ValueError, OSError):
@@ -43,7 +43,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Nothing is bounded any more: Python's own end is no time for it."""
+    """Disables bounds, before the end of Python itself."""
     global _begun
     _begun = False
     faulthandler.cancel_dump_traceback_later()
@@ -52,9 +52,9 @@ def end() -> None:
 
 
 def within(seconds: float, work: Callable[[], Result], otherwise: Result) -> Result:
-    """What ``work`` gives, or ``otherwise`` where it raises, or takes longer than so many seconds of this process.
+    """The result of ``work``, or ``otherwise`` if it raises or takes more than so many processor seconds.
 
-    Calls may be nested: no inner one takes longer than the outer ones may.
+    Calls may be nested: an inner one is bounded by the outer ones, too.
     """
     global _until
     if not _begun:
@@ -63,7 +63,7 @@ def within(seconds: float, work: Callable[[], Result], otherwise: Result) -> Res
     _until = min(before, time.process_time() + seconds)
     try:
         return work()
-    except Exception:  # by a text that nobody thought of: the others have their answers all the same
+    except Exception:  # an unexpected text must not affect the answers for others
         return otherwise
     except TooMuch:
         if time.process_time() >= before:
@@ -74,7 +74,7 @@ def within(seconds: float, work: Callable[[], Result], otherwise: Result) -> Res
 
 
 def watch() -> None:
-    """The request that begins, or goes on, ends this process where it is stuck."""
+    """(Re)starts the timer that ends this process if the current request is stuck."""
     global _watched
     if _begun and time.monotonic() - _watched > _STUCK / 10:
         _watched = time.monotonic()
@@ -82,7 +82,7 @@ def watch() -> None:
 
 
 def rest() -> None:
-    """Nothing is asked: waiting is no reason to end, nor is what went wrong before for what comes next."""
+    """Stops the timer while idle, and clears earlier failures."""
     global _until, _watched
     _until, _watched = math.inf, -math.inf
     faulthandler.cancel_dump_traceback_later()
@@ -91,10 +91,10 @@ def rest() -> None:
 def _look(signum: int, frame: object) -> None:
     global _until
     if _watched > -math.inf:
-        watch()  # Python runs: on a busy machine this takes its time, and is not stuck
+        watch()  # Python code is running: slow, but not stuck
     if time.process_time() > _until:
         _until = math.inf
         raise TooMuch
 
 
-_null = open(os.devnull, "w")  # noqa: SIM115  (nobody reads the error output of the index)
+_null = open(os.devnull, "w")  # noqa: SIM115  (the error output of the index is not read)

@@ -1,7 +1,7 @@
-"""Reading of branches: which way the known values take.
+"""Reading of branches: which way known values go.
 
-A branch that they do not take is read too where it constructs something: the candidate is then less sure, and its
-condition is taken to hold (`elif args.model == "unet":`).
+A branch not taken is read, too, if it constructs something: the candidate is then less sure, and the branch's condition
+is assumed (`elif args.model == "unet":`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Branches(Machine):
             with self.not_taken(), self.assumed(node.test, not known):
                 self.block(other)
         ended = self.block(taken)
-        # A check that stops the program is about the run, which is not ours: no GPU, no data set.
+        # A check that stops the program depends on its environment, which is not ours: no GPU, no data set.
         return None if ended == "raise" and taken is node.body else ended
 
     def _perhaps(self, node: ast.If) -> str | None:
-        """Either way may be taken: both are read, and what is known stays."""
+        """Reads both ways; known values are kept."""
         if not node.orelse:
             with self.perhaps(), self.assumed(node.test, True):
                 self.block(node.body)
@@ -68,7 +68,7 @@ class Branches(Machine):
 
     @contextmanager
     def assumed(self, test: ast.expr, holds: bool) -> Iterator[None]:
-        """While a branch is read: what its condition says about a name or an attribute."""
+        """Assumes the condition of a branch for names and attributes while it is read."""
         undo: list[tuple[Any, Any, Any]] = []
         for node, value in _conditions(test, holds):
             self._assume(node, value, undo)
@@ -133,7 +133,7 @@ class Branches(Machine):
 
 
 def _conditions(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, ast.expr | bool]]:
-    """What a condition that holds (or does not) says: expressions and the values that they have."""
+    """Expressions and their values that follow from a condition being true (or false)."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _conditions(test.operand, not holds)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:

@@ -1,4 +1,4 @@
-"""Python's own functions, as far as they are carried out here."""
+"""Python's built-in functions, as far as they are evaluated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOST_COPIED = 1 << 20
 
 def _sum(many: Any, start: Any = 0) -> Any:
     if isinstance(start, (list, tuple)) and len(many) * sum(map(len, many)) > _MOST_COPIED:
-        raise ValueError  # lists are copied for each that is added
+        raise ValueError  # each addition copies the list
     return sum(many, start)
 
 
 def _round(number: Any, digits: Any = None) -> Any:
-    return round(number, digits if digits is None else max(digits, -400))  # 10**-digits is computed
+    return round(number, digits if digits is None else max(digits, -400))  # round() computes 10**-digits
 
 
 _PURE: dict[str, Callable[..., Any]] = {
@@ -38,7 +38,7 @@ _MOST_RANGE = 4096
 
 
 def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    """The value of a call to a builtin that the table leaves, or that gave nothing there."""
+    """The value of a call to a builtin that the table lacks or could not evaluate."""
     if name in _PURE and not keywords:
         try:
             return v.lift(_PURE[name](*map(v.literal, args)), machine.tick())
@@ -55,13 +55,13 @@ def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v
 
 
 def _is_number(value: v.Value) -> bool:
-    """Whether a value may be a number of which something is known, or several."""
+    """Whether a value may be a number, or several, about which something is known."""
     if isinstance(value, v.Sequence):
         return value.whole and bool(value.items) and all(map(_is_number, value.items))
     return isinstance(value, (v.Hole, v.Apply, v.Attribute, v.Item, v.Operation, v.Const))
 
 
-# ---- builtins that look at values which are not plain data
+# ---- builtins that take values other than plain data
 
 
 def _len(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
@@ -180,7 +180,7 @@ def _getattr(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]
 
 
 def _offers(machine: Machine, owner: v.Module) -> Iterator[tuple[str, Symbol]]:
-    """The classes and functions of a module by their names there."""
+    """The classes and functions of a module by name."""
     facts = machine.symbols.facts.get(owner.file)
     if facts is None:
         return
@@ -192,7 +192,7 @@ def _offers(machine: Machine, owner: v.Module) -> Iterator[tuple[str, Symbol]]:
 
 
 def members(machine: Machine, owner: v.Module) -> v.Mapping:
-    """``module.__dict__``, for code that looks for a class in it; other values are left out."""
+    """``module.__dict__``, for code that looks up a class in it; other values are omitted."""
     return machine.new_dict({name: machine.value_of(symbol) for name, symbol in _offers(machine, owner)}, whole=True)
 
 
@@ -206,7 +206,7 @@ def _getmembers(machine: Machine, args: list[v.Value], keywords: dict[str, v.Val
 
 
 def _all_of(machine: Machine, owner: v.Module, first: v.Value | None) -> v.Value:
-    """What a module offers of the kind that is asked for: ``getattr(models, name)``."""
+    """Members of a module of the requested kind: ``getattr(models, name)``."""
     found: dict[Any, v.Value] = {}
     for _, symbol in _offers(machine, owner):
         if symbol not in found:

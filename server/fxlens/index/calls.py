@@ -1,5 +1,5 @@
-"""Reading of calls: functions and methods of the workspace are followed, models are noted, the rest is left to the
-tables in `library` and `methods`."""
+"""Reading of calls: functions and methods of the workspace are followed, models are recorded, and others are handled by
+the tables in `library` and `methods`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .machine import MOST_DEPTH, Exhausted, Frame, Machine, Names
 from .naming import name_of
 
 _STEPS_ASIDE = 4000
-_PART_ASIDE = 5  # of the steps that are left
+_PART_ASIDE = 5  # of the remaining steps
 
 
 class Calls(Machine):
@@ -82,7 +82,7 @@ class Calls(Machine):
             and not args
             and function.name in same
         ):
-            # `torch.randn(1, 3).cuda()`: the worker has no such device, and moves what it makes by itself.
+            # `torch.randn(1, 3).cuda()`: the worker has no such device, and moves values itself.
             return function.base
         if isinstance(function, v.Attribute) and function.name == "to":
             args, keywords = _without_place(args, keywords)
@@ -90,12 +90,14 @@ class Calls(Machine):
                 return function.base
         if isinstance(function, (v.Attribute, v.Apply, v.Item)):
             return v.Apply(function, args, keywords)
+        if isinstance(function, v.Hole) and len(args) == 2 and _is_named_get(node) and isinstance(args[0], v.Const):
+            return args[1]  # of options that nobody knows: the default
         return v.Hole(name_of(node))
 
     def _call_each(
         self, choice: v.Choice, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
     ) -> v.Value:
-        """The usual callable as it is, the others as in a branch that is not taken."""
+        """Calls the usual callable normally, the others as in a branch not taken."""
         found = [self.call(choice.options[0], args, keywords, node)]
         for other in choice.options[1:]:
             with self.not_taken():
@@ -153,10 +155,10 @@ class Calls(Machine):
         return self._returned(frame.returned, name)
 
     def _matters(self, node: ast.AST, args: list[v.Value], keywords: dict[str, v.Value]) -> bool:
-        """Whether a function may construct, capture or call a model; others are not read at any length."""
+        """Whether a function may construct, capture or call a model; others are not read in full."""
         given = (*args, *keywords.values())
         return (
-            len(self.frames) == 1  # where the reading begins
+            len(self.frames) == 1  # where the reading starts
             or any(isinstance(each, (v.Object, v.Choice)) for each in given)
             or (bool(args) and isinstance(args[0], v.Class) and self.symbols.is_module(args[0].symbol))
             or self.workspace.interesting(node)
@@ -171,7 +173,7 @@ class Calls(Machine):
         return found
 
     def bind(self, arguments: ast.arguments, args: list[v.Value], keywords: dict[str, v.Value]) -> dict[str, v.Value]:
-        """The parameters of a function with what they are given; holes for what nobody gives."""
+        """The parameters of a function with their arguments; holes for missing ones."""
         plain = [*arguments.posonlyargs, *arguments.args]
         found: dict[str, v.Value] = {}
         for parameter, value in zip(plain, args, strict=False):
@@ -202,7 +204,7 @@ class Calls(Machine):
             return self.value(default)
         kind = self._annotated(parameter.annotation)
         if kind is not None and fields.has_defaults(self, kind):
-            # A configuration class: an instance with its defaults is what its author calls usual.
+            # A configuration class: an instance with its defaults is the usual case.
             return self.construct(kind, [], {}, ast.Constant(None))
         return v.Hole(parameter.arg)
 
@@ -249,3 +251,8 @@ def _is_device(value: v.Value) -> bool:
     return isinstance(value, (v.Hole, v.Attribute)) or (
         isinstance(value, v.Const) and isinstance(value.value, (str, int))
     )
+
+
+def _is_named_get(node: ast.expr) -> bool:
+    """Whether it is a call ``options.get(name, default)``."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"

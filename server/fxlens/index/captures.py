@@ -1,10 +1,10 @@
-"""Functions that capture a model as a graph: who gives a class to one of them means it to be captured."""
+"""Functions that capture a model as a graph: a class passed to one of them is meant to be captured."""
 
 from __future__ import annotations
 
 import re
 
-# Pattern of the dotted name, what it is called to the user.  The first that matches counts.
+# Pattern of the dotted name -> display name. The first match counts.
 _KINDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -63,16 +63,16 @@ NAMES = frozenset(
         "export_for_training",
     ]
 )
-"""The last names of all of them, to find the files that may hold one."""
+"""The last components of all names, to find the files that may contain one."""
 
 
 def kind_of(name: str) -> str | None:
-    """What a function of this dotted name captures with; None where it captures nothing."""
+    """The capture of a function with this dotted name; None if it captures nothing."""
     if name.rpartition(".")[2] not in NAMES and "_dynamo" not in name and "trt" not in name.lower():
         return None
     return next((kind for pattern, kind in _KINDS if pattern.search(name)), None)
 
 
 def gives_model(name: str) -> bool:
-    """Whether what it gives back is called like the model."""
+    """Whether its result is called like the model."""
     return kind_of(name) in _GIVES_MODEL

@@ -1,5 +1,5 @@
 """Configuration files and objects: YAML, JSON and TOML that a script reads, hydra's composition, OmegaConf, yacs and
-their like."""
+the like."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .fields import as_config
 from .machine import Machine
 
 _MOST_VALUES = 20_000
-_SECONDS = 1.0  # for one composition: files may name each other, and values, again and again
+_SECONDS = 1.0  # for one composition: files and values may refer to each other repeatedly
 NOWHERE = ast.Constant(None)
 
 
 @dataclass
 class File:
-    """A file that is open, or its text; ``path`` is None where nobody knows which."""
+    """An open file, or its text; ``path`` is None if unknown."""
 
     path: str | None
     name: str = "file"
@@ -49,7 +49,7 @@ def load(
     node: ast.expr,
     anything: tuple[str, ...] = documents.SUFFIXES,
 ) -> v.Value:
-    """The data of a configuration file: of the one that is named, else of one that has the keys that are asked for."""
+    """The data of a configuration file: the named one, or else one that has the requested keys."""
     path = _path_of(args[0] if args else next(iter(keywords.values()), None))
     found = existing(machine, path) if path else None
     if found is not None:
@@ -72,7 +72,7 @@ def _load_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Va
 
 
 def from_file(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    """``Config.fromfile(path)`` of mmcv, and of those that have copied it: also a file in Python."""
+    """``Config.fromfile(path)`` of mmcv and its copies, which also accepts Python files."""
     return _as_config(machine, [load(machine, args, keywords, node, (".py", *documents.SUFFIXES))], {}, node)
 
 
@@ -116,7 +116,7 @@ def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "")
 
 
 def size(data: Any, names: Container[str], counted: bool = False) -> float:
-    """How large what a configuration describes may be: the larger the numbers of these names, the larger."""
+    """An estimate of the size of what a configuration describes, from the numbers of these names."""
     if isinstance(data, dict):
         return sum(size(each, names, counted or key in names) for key, each in data.items())
     if isinstance(data, (list, tuple)):
@@ -126,8 +126,8 @@ def size(data: Any, names: Container[str], counted: bool = False) -> float:
 
 
 def narrow(machine: Machine, owner: v.Mapping, key: Any) -> bool:
-    """Decides which file a configuration was read from, where the script does not say: the first that has the key that
-    is asked for.  Whether there is one."""
+    """Chooses the file that a configuration was read from, if the script does not say: the first with the requested
+    key. Returns whether there is one."""
     if not isinstance(key, str):
         return False
     for path in owner.sources[:40]:
@@ -147,7 +147,7 @@ def narrow(machine: Machine, owner: v.Mapping, key: Any) -> bool:
 
 
 def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
-    """What ``hydra.main(config_path=folder, config_name=name)`` gives the function it decorates."""
+    """The configuration that ``hydra.main(config_path=folder, config_name=name)`` passes to the decorated function."""
     read: set[str] = set()
 
     def opened_file(path: str) -> Any:
@@ -166,7 +166,7 @@ def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
 
 
 def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> v.Value | None:
-    """The configuration that a decorated ``main`` is given; None where it is not decorated so."""
+    """The configuration passed to a decorated ``main``; None without the decorator."""
     for each in node.decorator_list:
         call = each if isinstance(each, ast.Call) else None
         function = call.func if call else each
@@ -189,7 +189,7 @@ def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def target(machine: Machine, path: v.Value) -> v.Value:
-    """What a dotted path means: ``src.models.Net``."""
+    """The object at a dotted path: ``src.models.Net``."""
     if not isinstance(path, v.Const) or not isinstance(path.value, str):
         return path if isinstance(path, (v.Class, v.Function)) else v.Hole("target")
     dotted = path.value
@@ -264,7 +264,7 @@ def _structured(machine: Machine, value: v.Value, node: ast.expr) -> v.Value:
 
 
 def merged(machine: Machine, parts: list[v.Value]) -> v.Value:
-    """The first, with what each of the others has instead."""
+    """The first, overridden by each of the others."""
     return _merge(machine, parts, {}, NOWHERE)
 
 

@@ -1,5 +1,5 @@
 """Classes that a configuration names: ``type: RRDBNet``, ``_target_: src.models.Net``, ``dict(type="ResNet",
-depth=50)`` with their arguments beside it or below it; and those that a table pairs with their options."""
+depth=50)`` with their arguments next to or below the name; and those paired with their options in a table."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ KEYS = (
 )
 _ARGUMENTS = ("init_args", "params", "args", "kwargs", "arguments", "model_args", "model_params", "hparams", "options")
 _NAMED = re.compile(
-    r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=]\s*"""
+    r"""["']?\b(?:_target_|class_path|type|target|class_name|name|arch|model_name|cls|class|module)["']?\s*[:=][ \t]*"""
     r"""["']?([A-Za-z_][\w.]*)|!new:([\w.]+)"""
 )
 _MOST_TEXT = 1 << 18
 
 
 def names_in(text: str) -> set[str]:
-    """Last names of what a configuration's text may mean as a class."""
+    """Last components of names in a configuration's text that may be classes."""
     if len(text) > _MOST_TEXT:
         return set()
     return {(first or second).rpartition(".")[2] for first, second in _NAMED.findall(text)}
@@ -44,7 +44,7 @@ def names_in(text: str) -> set[str]:
 def constructions(
     machine: Machine, kind: Symbol, keys: set[str], data: Value
 ) -> Iterator[tuple[Class, dict[str, Value]]]:
-    """The class with the arguments of each place in the data that names it (by one of ``keys``)."""
+    """The class with its arguments at each place in the data that names it (by one of ``keys``)."""
     for mapping in _naming(machine, data, kind, keys, 0):
         arguments = _arguments(machine, kind, mapping)
         if arguments is not None:
@@ -71,8 +71,8 @@ def _means(value: Value | None, kind: Symbol, keys: set[str]) -> bool:
 
 
 def _paired(machine: Machine, value: Mapping | Sequence, items: list[Value], kind: Symbol) -> Mapping | None:
-    """The options beside the class: ``{"encoder": Net, "params": {"depth": 3}}``, ``(Net, {"depth": 3})``; not those of
-    something else, as in ``{"model": Net, "optimizer": {"lr": 0.1}}``."""
+    """The options next to the class: ``{"encoder": Net, "params": {"depth": 3}}``, ``(Net, {"depth": 3})``; not those
+    of something else, as in ``{"model": Net, "optimizer": {"lr": 0.1}}``."""
     if [each.symbol for each in items if isinstance(each, Class)] != [kind]:
         return None
     found = [value.items.get(key) for key in _ARGUMENTS] if isinstance(value, Mapping) else items
@@ -84,7 +84,7 @@ def _paired(machine: Machine, value: Mapping | Sequence, items: list[Value], kin
 
 
 def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Value] | None:
-    """The items that are parameters; None where the mapping is about something else of that name."""
+    """The items that are parameters; None if the mapping is about something else of that name."""
     init = init_of(machine.symbols, kind)
     plain = {each.rstrip("=") for each in init if each[:1] != "*"}
     required = {each for each in init if each.isidentifier()}
@@ -106,7 +106,7 @@ def _arguments(machine: Machine, kind: Symbol, mapping: Mapping) -> dict[str, Va
 
 
 def _part(machine: Machine, value: Value) -> Value:
-    """An argument: what it describes itself is made, what refers elsewhere is not known."""
+    """An argument: nested descriptions are constructed, references to elsewhere are unknown."""
     if isinstance(value, Const) and isinstance(value.value, str) and "${" in value.value:
         return Hole(value.value.strip("${}").rpartition(".")[2])
     if isinstance(value, Mapping) and ("_target_" in value.items or "class_path" in value.items):
@@ -121,7 +121,7 @@ def _part(machine: Machine, value: Value) -> Value:
 
 
 def line_of(text: str, keys: set[str]) -> int:
-    """The line that names the class."""
+    """The line with the class's name."""
     for number, line in enumerate(text.splitlines(), 1):
         if not keys.isdisjoint(names_in(line)):
             return number

@@ -1,4 +1,4 @@
-"""Classes of the workspace that declare what a configuration has, with the defaults: data classes, classes of
+"""Classes of the workspace that declare the fields of a configuration, with defaults: data classes, classes of
 attributes, and those whose ``__init__`` has defaults; and functions that make one."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .values import Class, External, Function, Hole, Mapping, Object, Value
 from .workspace import Workspace, distance
 
 Declared = tuple[Mapping, tuple[str, int]]
-"""A table of defaults, and where it is declared."""
+"""A table of defaults, and its place."""
 _NAMED = re.compile(r"config|cfg|args|arguments|params|settings|options|hparams", re.IGNORECASE)
 _MOST, _MOST_ALONE, _MOST_BESIDE = 3, 12, 4
 _LEAST, _LEAST_ALONE, _LEAST_OF_FILE = 0.6, 0.3, 0.8
@@ -25,20 +25,20 @@ _MOST_FUNCTIONS = 12
 
 
 class Declarations:
-    """Finds them by the names that a class reads.  What was found is remembered until `forget`."""
+    """Finds them by the names that a class reads. Results are cached until `forget`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.forget()
 
     def forget(self) -> None:
-        """The workspace is another one."""
+        """Clear the cache after a change of the workspace."""
         self._names: dict[Symbol, frozenset[str]] | None = None
         self._tables: dict[tuple[Symbol, ...], list[Declared]] = {}
 
     def fitting(self, near: str, wanted: set[str]) -> list[Declared]:
-        """Those that declare most of these names, the best first, then the nearest: as a configuration file changes
-        them, and as they are."""
+        """Those that declare most of these names, the best and then the nearest first: with the changes of a
+        configuration file, and unchanged."""
         if self._names is None:
             self._names = dict(self._all())
         alone = sorted(
@@ -51,8 +51,8 @@ class Declarations:
         return [each for share, kinds in found[:_MOST] if -share >= _LEAST for each in self._of(kinds, wanted)]
 
     def _together(self, kind: Symbol, wanted: set[str]) -> tuple[float, tuple[Symbol, ...]]:
-        """A class with those beside it, or beside its bases, that declare what it lacks, since another one may be put
-        together of them; before them the share of what is wanted that they have, as a negative number."""
+        """A class combined with neighbours of it or its bases that declare the missing names, since the real one may be
+        composed of them; preceded by the negative share of the wanted names."""
         assert self._names is not None
         files = {each.file for each in self._workspace.symbols.mro(kind)}
         kinds, left = [kind], wanted - self._names[kind]
@@ -105,7 +105,7 @@ class Declarations:
         return [(merged, most[1]), made] if isinstance(merged, Mapping) else [made]
 
     def _changes(self, machine: Interpreter, names: set[str]) -> Iterator[Declared]:
-        """The configuration files, the nearest first, that give little but these names."""
+        """The configuration files, the nearest first, that contain little but these names."""
         for path in self._workspace.configurations(machine.frame.file, documents.SUFFIXES)[:_MOST_FILES]:
             text = self._workspace.raw(path) or ""
             if sum(name in text for name in names) < _MOST:
@@ -119,7 +119,8 @@ class Declarations:
 
 
 def given_by_functions(workspace: Workspace, near: str) -> Iterator[Declared]:
-    """What functions give that make a configuration and need nothing, ``def get_config():``, the nearest first."""
+    """The results of functions without parameters that make a configuration, ``def get_config():``, the nearest
+    first."""
     found = [
         (distance(near, path), path, scope)
         for path, facts in workspace.facts.items()
@@ -139,7 +140,7 @@ def given_by_functions(workspace: Workspace, near: str) -> Iterator[Declared]:
 
 
 def _defaults(machine: Interpreter, kind: Symbol) -> dict[str, Value]:
-    """The names that an instance has, with what is known of them where nothing is given."""
+    """The attributes of an instance constructed without arguments, as far as known."""
     if fields.declares_fields(machine.symbols, kind):
         return {name: each for name, each in fields.declared(machine, Class(kind)) if each is not None}
     fact = machine.symbols.classes(kind.file)[kind.name]

@@ -1,5 +1,5 @@
-"""YAML, JSON and TOML as plain data, and hydra's way to make one configuration of many files.  No values here: this
-knows nothing of scripts."""
+"""YAML, JSON and TOML as plain data, and hydra's composition of many files into one configuration. Independent of
+scripts and their values."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WITH_PYTHON = (*SUFFIXES, ".py")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _MOST_DEPTH = 8
 _REPORTS = ({"version", "coverage", "files"}, {"version", "runs", "$schema"}, {"version", "findings"})
-"""What those of `fxlens check` have at their top: as JSON and SARIF, and its baseline. They hold names and numbers of
-models, and configure none."""
+"""Top-level keys of `fxlens check`'s JSON and SARIF output and baseline, which contain names of models but are not
+configurations."""
 
 
 def parse(path: str, text: str) -> Any:
-    """The data of a file; None where it cannot be read, or is a report."""
+    """The data of a file; None if it cannot be read, or is a report."""
     try:
         if path.endswith(".json"):
             data = json.loads(text)
@@ -118,14 +118,14 @@ def _merge(into: dict[Any, Any], more: dict[Any, Any]) -> None:
 
 
 def over(base: dict[Any, Any], more: dict[Any, Any]) -> dict[Any, Any]:
-    """One configuration with what another one has instead."""
+    """One configuration overridden by another one."""
     made = dict(base)
     _merge(made, more)
     return made
 
 
 def interpolated(data: dict[Any, Any]) -> dict[Any, Any]:
-    """``${model.dim}`` and ``${.dim}`` replaced by what they refer to; what cannot be found stays as it is."""
+    """``${model.dim}`` and ``${.dim}`` replaced by their values; unresolved ones stay."""
 
     def at(path: str, owners: list[Any], depth: int) -> Any:
         if path.startswith("."):
@@ -167,7 +167,7 @@ def interpolated(data: dict[Any, Any]) -> dict[Any, Any]:
 def _answer(reference: str, find: Callable[[str], Any], otherwise: Any) -> Any:
     kind, colon, rest = reference.partition(":")
     if colon:
-        # `${oc.env:NAME,default}`, `${eval:…}`: only a default can be known.
+        # In `${oc.env:NAME,default}` and `${eval:…}` only a default can be known.
         default = rest.partition(",")[2]
         return default if kind in ("oc.env", "env") and default else otherwise
     try:

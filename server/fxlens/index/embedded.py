@@ -1,5 +1,4 @@
-"""Python that stands in other files: in the cells of notebooks, the code blocks of Markdown, the examples of
-docstrings."""
+"""Python in other files: cells of notebooks, code blocks of Markdown, examples in docstrings."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import re
 import textwrap
 
 EXAMPLES = ">>>"
-"""Ends the path under which the examples in a Python file's docstrings are kept, as a file of their own."""
+"""The path suffix under which the examples of a Python file's docstrings are stored as a separate file."""
 _MAGIC = re.compile(r"^(\s*)[%!?].*|^(\s*).*\?\s*$")
 _FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*(\S*)")
 
@@ -24,8 +23,8 @@ def code(path: str, text: str) -> str:
 
 
 def _notebook(text: str) -> str:
-    """Its code cells one after the other; lines that only IPython understands are ``pass``, and a cell that is no
-    Python at all (``%%bash``) is left out.  Each cell begins with a comment that says which it is."""
+    """Its code cells one after the other; IPython-only lines become ``pass``, and cells in other languages (``%%bash``)
+    are left out. Each cell starts with a comment with its number."""
     try:
         cells = json.loads(text).get("cells", [])
     except (ValueError, AttributeError, RecursionError):
@@ -45,7 +44,7 @@ def _notebook(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Its blocks of Python that parse, on the lines where they stand; all other lines are empty."""
+    """Its Python blocks that parse, on their own lines; all other lines are empty."""
     lines = text.splitlines()
     found = [""] * len(lines)
     block: list[str] | None = None
@@ -73,7 +72,7 @@ def _place(block: list[str], found: list[str], start: int) -> None:
 
 
 def examples(text: str) -> str:
-    """The lines after ``>>>`` and ``...``, where they stand, in runs that parse; all other lines are empty."""
+    """The lines after ``>>>`` and ``...`` in runs that parse, on their own lines; all other lines are empty."""
     lines = text.splitlines()
     found = [""] * len(lines)
     run: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""From a class upwards: which scripts, tests and functions lead to its construction."""
+"""From a class upwards: the scripts, tests and functions that lead to its construction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CONFIGURATIONS = 4
 
 
 def mentions(workspace: Workspace, symbol: Symbol) -> Iterator[tuple[str, str]]:
-    """Scopes that read a name which means this symbol, as pairs of a file and a qualified name."""
+    """Scopes that read a name of this symbol, as pairs of a file and a qualified name."""
     name = symbol.name.rpartition(".")[2]
     others = workspace.named_otherwise(name)
     for path in sorted(workspace.readers(name) | set(others), key=lambda path: (distance(symbol.file, path), path)):
@@ -46,14 +46,14 @@ def _means(workspace: Workspace, path: str, scope: str, dotted: str, name: str, 
 
 
 def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry]]:
-    """Entry points that lead to a class, the nearest first; and the functions that name it, should those not do."""
+    """Entry points that lead to a class, the nearest first; and the functions that name it, as a fallback."""
     found: dict[Entry, tuple[int, ...]] = {}
     near: dict[Entry, tuple[int, ...]] = {}
     seen: set[Symbol] = {kind}
     queue: list[tuple[Symbol, int]] = [(kind, 0)]
     scopes = 0
     while (queue or not found) and scopes < _MOST_SCOPES:
-        if not queue:  # nobody names it
+        if not queue:  # it is named nowhere
             queue = [(each, 1) for each in _finders(workspace, kind) if each not in seen]
             seen.update(each for each, _ in queue)
             if not queue:
@@ -70,7 +70,7 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
                 seen.add(home)
                 queue.append((home, depth + 1))
         for below in workspace.symbols.subclasses(kind) if symbol == kind else ():
-            if below not in seen:  # gives it the arguments that `super().__init__` has
+            if below not in seen:  # passes it arguments by `super().__init__`
                 seen.add(below)
                 queue.append((below, 1))
         for path, scope in mentions(workspace, symbol):
@@ -85,12 +85,12 @@ def entries(workspace: Workspace, kind: Symbol) -> tuple[list[Entry], list[Entry
             if not scope:
                 used = True
                 _keep(found, Entry(path, ""), key)
-                if above and symbol.kind == "class":  # a table that may have its options beside it
+                if above and symbol.kind == "class":  # a table that may contain its options
                     _keep(found, Entry(path, f"{CONFIGURED}{symbol.file}::{symbol.name}"), (_MOST_DEPTH, *key[1:]))
             elif symbol.kind != "value" and depth == 0:
                 near.setdefault(Entry(path, _callable(scope)), key)
             if "." in scope and "<locals>" not in scope and _is_test(path):
-                # Methods of a test case are called by their runner.
+                # Methods of a test case are called by the test runner.
                 _keep(found, Entry(path, scope), key)
                 used = True
             if scope.rpartition(".")[2] in _STEPS:
@@ -118,7 +118,7 @@ def _order(workspace: Workspace, entry: Entry) -> tuple[str, int, str]:
 
 
 def _finders(workspace: Workspace, kind: Symbol) -> Iterator[Symbol]:
-    """Functions and classes that import modules by names that they put together, the nearest first."""
+    """Functions and classes that import modules by computed names, the nearest first."""
     if not workspace.symbols.is_module(kind):
         return
     for path in sorted(workspace.readers("import_module"), key=lambda path: (distance(kind.file, path), path)):
@@ -145,8 +145,8 @@ def _callable(scope: str) -> str:
 
 
 def _above(workspace: Workspace, path: str, scope: str, symbol: Symbol) -> Iterator[Symbol]:
-    """What leads to a scope: the function itself where it is called, the class of a method, and the variables of a
-    file that hold what is looked for."""
+    """Symbols that lead to a scope: the function itself, the class of a method, and variables of a file that hold the
+    symbol."""
     outer = _callable(scope)
     if not outer:
         yield from _holders(workspace, path, symbol)
@@ -156,7 +156,8 @@ def _above(workspace: Workspace, path: str, scope: str, symbol: Symbol) -> Itera
 
 
 def _holders(workspace: Workspace, path: str, symbol: Symbol) -> Iterator[Symbol]:
-    """Variables of the file whose value names the symbol: ``MODELS = {"unet": UNet}``; and what it is entered in."""
+    """Variables of the file whose value names the symbol: ``MODELS = {"unet": UNet}``; and registries that it is
+    registered in."""
     tree = workspace.tree(path)
     name = symbol.name.rpartition(".")[2]
     known = {name, *workspace.named_otherwise(name).get(path, ())}

@@ -1,4 +1,4 @@
-"""Reading of expressions: what is known is computed, what is not stays an expression or becomes a hole."""
+"""Reading of expressions: known values are computed, unknown ones stay expressions or become holes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Expressions(Machine):
                 else:
                     assert isinstance(part, ast.FormattedValue)
                     text += format(v.literal(self.value(part.value)), _format_of(part))
-                v.lift(text)  # not too long
+                v.lift(text)  # if not too long
         except (v.Unknown, *PLAIN_ERRORS):
             return v.Hole("text")
         return v.Const(text)
@@ -160,7 +160,7 @@ class Expressions(Machine):
         return self.new_dict(found, whole=whole and not missed)
 
     def _generate(self, generators: list[ast.comprehension], turn: Callable[[], None]) -> bool:
-        """Runs ``turn`` for every combination; once, with holes, where the items are not known.  Whether all ran."""
+        """Runs ``turn`` for every combination; once, with holes, if the items are unknown. Returns whether all ran."""
         if not generators:
             turn()
             return True
@@ -231,8 +231,8 @@ class Expressions(Machine):
         return v.Hole(key if isinstance(key, str) else text_name(base))
 
     def key_of(self, base: v.Mapping, key: Any) -> v.Value:
-        """The item of a mapping.  Of a table of classes or functions all are given, the asked one first: any of them
-        may be asked for another day."""
+        """The item of a mapping. For a table of classes or functions, all are returned, the requested one first, since
+        any of them may be chosen."""
         callables = [
             each for each in base.items.values() if isinstance(each, (v.Class, v.Function, v.Partial, v.Choice))
         ]
@@ -309,7 +309,7 @@ _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) el
 
 
 def _numbers(name: str, args: list[v.Value]) -> list[v.Value] | None:
-    """What iterating over ``torch.linspace(0, 0.1, 12)`` gives."""
+    """The items of ``torch.linspace(0, 0.1, 12)``."""
     try:
         given = [v.literal(each) for each in args]
         if name.endswith(".linspace") and len(given) == 3 and 0 < given[2] <= MOST_ITEMS:

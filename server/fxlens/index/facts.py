@@ -1,7 +1,7 @@
-"""What one file says by itself: the names it binds, its classes and functions, and what each of them calls.
+"""Facts of one file by itself: the names it binds, its classes and functions, and the calls in them.
 
 Facts are plain data, small, and independent of every other file, so that they can be kept on disk by the file's
-content.  What needs more than one file is in `symbols`.
+content. Facts across files are in `symbols`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from . import captures, embedded
 
 VERSION = 2
-"""Goes up when the same text gives other facts: what is on disk is then read anew."""
+"""Increase it when the same text gives other facts, to invalidate those on disk."""
 
 _TYPE_KEYS = ("type", "_target_", "target", "class_path", "class_name")
 _BUILTINS = frozenset(dir(builtins))
 Import = tuple[str, int, str | None]
 """Module, level (dots before it), and the name taken from it (None: the module itself)."""
 
-# Packages that define nothing of the workspace: what is read of them is of interest only where it captures a model.
+# Packages that define nothing of the workspace; uses of them matter only if they capture a model.
 _INSTALLED = frozenset(
     [
         "torch",
@@ -91,8 +91,8 @@ class ClassFact:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A function, or the file itself (the name is then empty): where it stands, and the names that it reads which are
-    not its own variables, with their attributes (``models.resnet18``)."""
+    """A function, or the file itself (with an empty name): its lines, and the non-local names that it reads, with their
+    attributes (``models.resnet18``)."""
 
     name: str
     line: int
@@ -108,22 +108,22 @@ class Facts:
     digest: str
     imports: dict[str, Import] = field(default_factory=dict)
     also: tuple[tuple[str, Import], ...] = ()
-    """Further imports under a name that another import in the file binds too."""
+    """Further imports of a name that another import in the file binds, too."""
     stars: tuple[Import, ...] = ()
     assigned: tuple[str, ...] = ()
     classes: tuple[ClassFact, ...] = ()
     scopes: tuple[Scope, ...] = ()
     typed: tuple[str, ...] = ()
-    """Names that configurations in the file give as ``type`` or the like: ``dict(type="ResNet", depth=50)``."""
+    """Names that configurations in the file have as ``type`` or the like: ``dict(type="ResNet", depth=50)``."""
     examples: Facts | None = None
-    """What the examples in the file's docstrings say."""
+    """The facts of the examples in the file's docstrings."""
 
     def read_names(self) -> set[str]:
         """All parts of all names that are read."""
         return {part for scope in self.scopes for name in scope.names for part in name.split(".")}
 
     def shape(self) -> tuple[Any, ...]:
-        """What other files see of it: all but the bodies."""
+        """The parts visible to other files: everything but function bodies."""
         functions = tuple(scope.name for scope in self.scopes)
         kinds = tuple((c.name, c.bases, c.methods, c.decorators, c.init, c.fields) for c in self.classes)
         return (tuple(sorted(self.imports.items())), self.also, self.stars, self.assigned, functions, kinds)
@@ -145,7 +145,7 @@ class Facts:
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Facts:
-        """Raises ValueError, TypeError, IndexError or AttributeError for what `to_json` did not write."""
+        """Raises ValueError, TypeError, IndexError or AttributeError for invalid data."""
         digest, imports, also, stars, assigned, kinds, scopes, typed, examples = data
         return cls(
             digest=str(digest),
@@ -177,7 +177,7 @@ def of_file(path: str, text: str) -> Facts:
 
 
 def extract(text: str) -> Facts:
-    """The facts of a text; of one that cannot be parsed only the digest."""
+    """The facts of a text; only the digest if it cannot be parsed."""
     facts = Facts(digest_of(text))
     try:
         tree = ast.parse(text)
@@ -192,7 +192,7 @@ def extract(text: str) -> Facts:
 
 
 class _Reader:
-    """Walks a tree once.  An explicit loop, not a visitor: this is where the time of the first start goes."""
+    """Walks a tree once. An explicit loop, not a visitor, since most of the first start's time is spent here."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -302,11 +302,11 @@ class _Reader:
                 _interned(_fields(node)),
             )
         )
-        # A class body runs where the class statement stands: what it reads is read by the scope around it.
+        # A class body is executed by the scope around it, so its names are read there.
         self._walk(node.body, read, {} if prefix else dict(own), f"{prefix}{node.name}.")
 
     def _import(self, node: ast.Import | ast.ImportFrom, module: bool) -> None:
-        # Imports in functions count as the file's: a name mostly means the same wherever it is imported.
+        # Imports in functions count as the file's: a name mostly has the same meaning wherever it is imported.
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
@@ -358,7 +358,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def _dotted(node: Any) -> str | None:
-    """``build``, ``models.build``; ``.build`` after anything that is no name; None for other expressions."""
+    """``build``, ``models.build``; ``.build`` after anything that is not a name; None for other expressions."""
     if node.__class__ is ast.Name:
         return node.id
     if node.__class__ is not ast.Attribute:
@@ -380,7 +380,7 @@ def _base(node: ast.expr) -> str | None:
     while isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
-        # six.with_metaclass(Meta, Base), namedtuple("Config", …), get_base(): what counts is the last name in it.
+        # six.with_metaclass(Meta, Base), namedtuple("Config", …), get_base(): the last name in it counts.
         inner = [_dotted(argument) for argument in node.args]
         called = _dotted(node.func)
         return inner[-1] if called and called.endswith("with_metaclass") and inner and inner[-1] else called

@@ -59,7 +59,7 @@ def _facts(symbols: Symbols, kind: Symbol) -> Iterator:
 
 
 def construct(machine: Machine, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value | None:
-    """An instance, where the class is one of these; None for ordinary classes."""
+    """An instance, if the class is one of these; None for ordinary classes."""
     symbols, symbol = machine.symbols, kind.symbol
     if symbols.is_module(symbol):
         return None
@@ -143,7 +143,7 @@ def _of_field(machine: Machine, node: ast.Call, called: str) -> v.Value | None:
 
 
 def external_init(machine: Machine, made: v.Object, args: list[v.Value], keywords: dict[str, v.Value]) -> None:
-    """``super().__init__(**kwargs)`` of an installed class: configurations keep what they are given."""
+    """``super().__init__(**kwargs)`` of an installed class: configurations store their arguments."""
     if not machine.symbols.is_module(made.kind.symbol):
         for name, value in keywords.items():
             if name != v.OPEN:
@@ -151,7 +151,7 @@ def external_init(machine: Machine, made: v.Object, args: list[v.Value], keyword
 
 
 def _dict(machine: Machine, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
-    """A dict of the workspace's own: with attributes where it defines them, as most do."""
+    """A dict subclass of the workspace: with attribute access if it defines that, as most do."""
     items: dict = {}
     whole = v.OPEN not in keywords
     for each in args:

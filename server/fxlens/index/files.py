@@ -19,7 +19,7 @@ def is_python(path: str) -> bool:
 
 
 def walk(root: str, exclude: tuple[str, ...] = ()) -> Iterator[os.DirEntry[str]]:
-    """Ordinary files below ``root`` that the index reads, in order; links are not followed.
+    """Regular files below ``root`` that the index reads, in order; links are not followed.
 
     ``exclude`` are patterns as in ``.gitignore`` without their special cases: ``data``, ``third_party/*``.
     """
@@ -46,7 +46,7 @@ def walk(root: str, exclude: tuple[str, ...] = ()) -> Iterator[os.DirEntry[str]]
 
 
 def belongs(path: str, root: str, exclude: tuple[str, ...] = ()) -> bool:
-    """Whether `walk` would come to this file, as far as its name says."""
+    """Whether `walk` would visit this file, judged by its name."""
     relative = os.path.relpath(path, root)
     parts = relative.split(os.sep)
     if parts[0] == os.pardir or not path.endswith(PYTHON + CONFIGURATION):
@@ -66,7 +66,7 @@ def excluded(relative: str, patterns: tuple[str, ...]) -> bool:
 
 
 def read(path: str) -> str | None:
-    """The file's text; None where it is no ordinary file, too large or not UTF-8."""
+    """The file's text; None if it is not a regular file, too large or not UTF-8."""
     try:
         return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):

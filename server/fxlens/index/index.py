@@ -1,4 +1,4 @@
-"""The index: built from a folder, kept up to date, asked about the classes of a file.  Nothing is executed."""
+"""The index: built from a folder, kept up to date, and queried about the classes of a file. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MAKERS = (
 )  # fmt: skip
 _MOST_MAKERS = 8
 _MOST_HOLDERS = 40
-_SECONDS = 2.0  # for one file, or for what begins in it
+_SECONDS = 2.0  # for one file, or one entry point in it
 _MOST_WHOLES = 3
 
 
 @dataclass(frozen=True)
 class Built:
-    """What building took: files read, those of them whose facts were on disk, seconds."""
+    """Statistics of a build: files read, those with facts on disk, seconds."""
 
     files: int
     known: int
@@ -42,7 +42,7 @@ class Index:
     Args:
         root: the workspace folder.
         exclude: patterns of paths below it that are left out.
-        store: where facts are kept between starts; None keeps nothing.
+        store: stores facts between starts; None for no storage.
     """
 
     def __init__(self, root: str, exclude: tuple[str, ...] = (), store: Store | None = None) -> None:
@@ -59,7 +59,7 @@ class Index:
     # ---- files
 
     def build(self) -> Built:
-        """Reads the whole folder.  What has not changed since the last time comes from the store."""
+        """Reads the whole folder. Unchanged files come from the store."""
         started, known, count = time.perf_counter(), 0, 0
         kept = self._store.load() if self._store else {}
         found: dict[str, tuple[Stamp, Facts]] = {}
@@ -91,8 +91,8 @@ class Index:
         return Built(count, known, time.perf_counter() - started)
 
     def update(self, path: str, text: str | None = None) -> None:
-        """A file or a folder has changed, has come or has gone.  ``text`` is what an editor shows; None: what is on
-        disk counts (again)."""
+        """Handles a changed, new or deleted file or folder. ``text`` is the editor's text; None for the file on
+        disk."""
         path = os.path.abspath(path)
         if text is None and not path.endswith(files.PYTHON + files.CONFIGURATION):
             inside = os.path.join(path, "")
@@ -139,7 +139,7 @@ class Index:
         gone = {entry for entry, run in self._runs.items() if path in run.files}
         for entry in gone:
             del self._runs[entry]
-        # A body that changed may name a class that it did not name before: who leads to a class is asked anew.
+        # A changed body may name other classes: recompute who leads to a class.
         self._answers.clear()
 
     # ---- questions
@@ -150,14 +150,14 @@ class Index:
         return [kind.name for kind in found]
 
     def answer(self, path: str, name: str) -> Answer:
-        """What the workspace says about one class."""
+        """The workspace's knowledge of one class."""
         symbol = Symbol("class", os.path.abspath(path), name)
         if symbol not in self._answers:
             self._answers[symbol] = answers.answer(self, symbol)
         return self._answers[symbol]
 
     def captured(self, path: str, name: str) -> list[tuple[str, str, int]]:
-        """With what, and where, a class is captured: itself, or else a model that contains it."""
+        """How and where a class is captured: itself, or else a model that contains it."""
         seen = {(path, name)}
         queue = [(path, name)]
         while queue and len(seen) < _MOST_HOLDERS:
@@ -169,8 +169,8 @@ class Index:
         return []
 
     def wholes(self, path: str, name: str) -> Iterator[Answer]:
-        """Models of other files that contain the class, the nearest first: where its own constructions leave something
-        open or nobody says what it is called with.  Written for its file."""
+        """Models of other files that contain the class, the nearest first: used if its own constructions have holes or
+        its inputs are unknown. Written for its file."""
         found = self.answer(path, name)
         if found.inputs and any(not each.holes and each.sure for each in found.constructions):
             return
@@ -188,7 +188,7 @@ class Index:
             queue += self.answer(*holder).parents
 
     def aside(self, path: str, name: str) -> str:
-        """Why a class looks like no model; empty where it does.  A part of such classes alone is one too."""
+        """Why a class does not look like a model; empty if it does. Parts of such classes alone count, too."""
         found = self.answer(path, name)
         if found.aside or found.root or not found.parents:
             return found.aside
@@ -196,7 +196,7 @@ class Index:
         return f"part of {found.parents[0][1]}" if all(each.aside for each in holders) else ""
 
     def functions(self, path: str) -> list[tuple[str, str, str, int]]:
-        """Functions of a file that are captured: the name, with what, and where."""
+        """Functions of a file that are captured: name, how, and where."""
         path = os.path.abspath(path)
         found = dict.fromkeys(roles.decorated_functions(self.workspace, path))
         names = [scope.name for scope in self.workspace.symbols.scopes(path).values() if "." not in scope.name]
@@ -212,10 +212,10 @@ class Index:
         return list(found)
 
     def settings(self, near: str) -> list[tuple[Value, tuple[str, int]]]:
-        """Configurations that scripts near a file get from their command line or from files, or keep as variables."""
+        """Configurations of scripts near a file: from their command line, files, or variables."""
         folder = os.path.dirname(near)
         if folder not in self._settings:
-            self._settings[folder] = []  # while they are being looked for
+            self._settings[folder] = []  # while they are being computed
             self._settings[folder] = list(self._find_settings(near))
         return self._settings[folder]
 
@@ -230,7 +230,7 @@ class Index:
         yield from declarations.given_by_functions(workspace, near)
 
     def run(self, entry: Entry) -> Run:
-        """The reading from an entry point, made once."""
+        """The reading of an entry point, cached."""
         found = self._runs.get(entry)
         if found is None:
             nothing = Run(entry, files={entry.file}, exhausted=True)
@@ -239,5 +239,5 @@ class Index:
 
 
 def _read(path: str, text: str) -> Facts:
-    """The facts of a file; none where reading it takes too long."""
+    """The facts of a file; none if reading it takes too long."""
     return bounded.within(_SECONDS, lambda: of_file(path, text), Facts(digest_of(text)))

@@ -1,5 +1,5 @@
-"""Arguments of a call of a model, made into ones that can be evaluated: what comes out of files and data sets is a
-hole, sizes and constants stay."""
+"""Arguments of a model's call in a form that can be evaluated: values from files and data sets become holes, sizes and
+constants stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAKERS = {
     "randn", "rand", "zeros", "ones", "empty", "full", "randint", "arange", "linspace", "eye", "randperm", "normal",
     "bernoulli", "stack", "cat", "zeros_like", "ones_like", "randn_like", "rand_like",
 }  # fmt: skip
-"""Functions whose results are known by the shapes that they are given."""
+"""Functions whose result is determined by shapes among the arguments."""
 
 
 def parameters(workspace: Workspace, kind: Symbol) -> list[str]:
@@ -28,8 +28,7 @@ def parameters(workspace: Workspace, kind: Symbol) -> list[str]:
 def usable(
     args: list[v.Value], keywords: dict[str, v.Value], names: list[str]
 ) -> tuple[list[v.Value], dict[str, v.Value]] | None:
-    """The arguments with holes where they are data; None where nothing about them is known, or where they come out of
-    another model."""
+    """The arguments with holes for data; None if nothing about them is known, or if they come from another model."""
     if any(_from_model(each) for each in (*args, *keywords.values())):
         return None
     made = [_settled(each, names[at] if at < len(names) else _name(each)) for at, each in enumerate(args)]
@@ -49,7 +48,7 @@ def _settled(value: v.Value, name: str) -> v.Value:
 
 
 def _is_made(value: v.Value) -> bool:
-    """Whether a value is a tensor of which only sizes are not known."""
+    """Whether a value is a tensor of which only sizes are unknown."""
     if isinstance(value, v.Apply):
         function = value.function
         if isinstance(function, v.External):
@@ -63,7 +62,7 @@ def _is_made(value: v.Value) -> bool:
 
 
 def _from_model(value: v.Value, depth: int = 12) -> bool:
-    """Whether a value is, or contains, what a model gave."""
+    """Whether a value is, or contains, the result of a model."""
     if isinstance(value, v.Apply) and isinstance(value.function, v.Object):
         return True
     return depth > 0 and any(_from_model(part, depth - 1) for part in v.parts(value))

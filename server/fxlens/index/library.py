@@ -1,7 +1,7 @@
-"""Functions of Python and of installed packages that are carried out here, or kept as they are; all others are holes.
+"""Functions of Python and of installed packages that are evaluated here, or kept as expressions; all others give holes.
 
-An installed function is kept in an expression only where evaluating it later makes tensors and modules and nothing
-else: no file, no network, no process group.
+An installed function is kept in an expression only if evaluating it later just makes tensors and modules: no file, no
+network, no process group.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _repeated(times: int) -> Handler:
 
 
 def _divisible(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    """``make_divisible(channels, 8)``, of which every package of models has one."""
+    """``make_divisible(channels, 8)``, which every package of models has."""
     try:
         number, divisor = v.literal(args[0]), v.literal(args[1]) if len(args) > 1 else 8
         return v.Const(max(divisor, int(number + divisor / 2) // divisor * divisor))
@@ -196,7 +196,7 @@ def _build(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], 
 
 
 def _between(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    """One number in place of a random one: the same wherever the value goes."""
+    """One number in place of a random one: the same wherever the value is used."""
     limits = [each.value for each in args if isinstance(each, v.Const) and type(each.value) is int]
     if keywords or len(limits) != len(args) or not 1 <= len(limits) <= 2:
         return None

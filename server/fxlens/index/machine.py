@@ -1,7 +1,7 @@
-"""The state of one reading of a script: what has been bound so far, how sure it is, what has happened.
+"""The state of one reading of a script: bindings so far, their certainty, and events.
 
-`statements`, `branches`, `expressions`, `operators`, `calls` and `objects` each add the part of the interpreter that
-they are named after; they know each other only through the methods that are declared here.
+`statements`, `branches`, `expressions`, `operators`, `calls` and `objects` each add the part of the interpreter in
+their name; they use each other only through the methods declared here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MOST_STEPS = 50_000
 MOST_DEPTH = 14
 MOST_ITEMS = 512
 SYMBOLIC = (v.Apply, v.Attribute, v.Item, v.Operation)
-"""Values that are not known, of which the expression is kept."""
+"""Unknown values whose expression is kept."""
 PLAIN_ERRORS = (TypeError, ValueError, ArithmeticError, KeyError, IndexError, AttributeError, RecursionError)
-"""What computing with known values may raise."""
+"""Exceptions from computing with known values."""
 
 
 class Names(dict[str, Any]):
-    """The names of a scope, with those of the function around it.  A value may still be a `Symbol`: it is looked at
+    """The names of a scope, with those of the function around it. A value may still be a `Symbol`, which is resolved
     when the name is read."""
 
     __slots__ = ("outer",)
@@ -37,7 +37,7 @@ class Names(dict[str, Any]):
 
 @dataclass
 class Frame:
-    """A function that is being read, or a file."""
+    """A function or file that is being read."""
 
     file: str
     name: str
@@ -52,10 +52,10 @@ class Frame:
 class Event:
     """Something that happened to a model.
 
-    ``kind``: ``construct`` (of class ``what``), ``base`` (of a subclass, which gives ``what`` these arguments),
-    ``factory`` (``what`` is the class method that gave an instance), ``call`` (``what`` is the object), ``capture``
-    (``what`` is the callee's dotted name).  ``holder`` is the class whose ``__init__`` constructs it.  ``sure`` is
-    False in a branch that the defaults do not take.
+    ``kind``: ``construct`` (of class ``what``), ``base`` (of a subclass, which passes these arguments to ``what``),
+    ``factory`` (``what`` is the class method that returned an instance), ``call`` (``what`` is the object), ``capture``
+    (``what`` is the callee's dotted name). ``holder`` is the class whose ``__init__`` constructs it. ``sure`` is False
+    in a branch that the defaults do not take.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Exhausted(Exception):
 
 
 class Workspace(Protocol):
-    """What the interpreter needs of the index."""
+    """The interface of the index for the interpreter."""
 
     root: str
     symbols: Symbols
@@ -106,14 +106,14 @@ class Machine:
         self.steps = steps
         self.floor = 0
         self.frames: list[Frame] = []
-        self.settings: list[tuple[v.Value, tuple[str, int]]] = []  # configurations that were met
+        self.settings: list[tuple[v.Value, tuple[str, int]]] = []  # configurations found
         self.modules: dict[str, Names] = {}
         self.class_names: dict[Symbol, Names] = {}
         self.made: dict[tuple[Symbol, str], dict[str, v.Value]] = {}
         self.clock = 0
-        self.unsure = 0  # how many conditions that are not known are around
+        self.unsure = 0  # the number of enclosing unknown conditions
         self.sure = True
-        self.dead_since: int | None = None  # in a branch that is not taken: what is older stays as it is
+        self.dead_since: int | None = None  # in a branch not taken: older values are not changed
         self.no_grad = 0
         self._memo: dict[int, v.Value] = {}
 
@@ -175,7 +175,7 @@ class Machine:
         raise NotImplementedError
 
     def attribute_of_code(self, base: v.Value, name: str) -> v.Value:
-        """Of classes, functions and objects of the workspace."""
+        """An attribute of a class, function or object of the workspace."""
         raise NotImplementedError
 
     def class_names_of(self, kind: v.Class) -> Names:
@@ -197,7 +197,7 @@ class Machine:
         return self.clock
 
     def names_of(self, path: str) -> Names:
-        """The names of a module as this reading sees them: its own copy, so that it may change them."""
+        """The names of a module for this reading: a copy, so that it may change them."""
         names = self.modules.get(path)
         if names is None:
             base, files = self.workspace.base_names(path)
@@ -211,7 +211,7 @@ class Machine:
         return names
 
     def fill(self, path: str, name: str, registry: v.Value) -> None:
-        """Puts what decorators enter in a registry into the dict that it keeps them in."""
+        """Puts objects registered by decorators into the registry's dict."""
         self.files.add("*")
         table = self.workspace.registered(path, name)
         inner = list(registry.fields.values()) if isinstance(registry, v.Object) else [registry]
@@ -221,7 +221,7 @@ class Machine:
                 each.kind = "dict"
 
     def read_name(self, name: str) -> v.Value | None:
-        """What a name stands for here; None where nothing binds it."""
+        """The value of a name here; None if unbound."""
         names: Names | None = self.frame.names
         while names is not None:
             if name in names:
@@ -261,8 +261,8 @@ class Machine:
     # ---- how sure
 
     def may_change(self, owner: v.Value, old: v.Value | None) -> bool:
-        """Whether a value that exists may be changed where the reading is now: not by a branch that is not taken, and
-        by one that is perhaps taken only where nothing is known yet."""
+        """Whether an existing value may be changed at the current point: not in a branch not taken, and in a possible
+        branch only if nothing is known yet."""
         born = getattr(owner, "born", 0)
         if self.dead_since is not None:
             return born > self.dead_since
@@ -278,7 +278,8 @@ class Machine:
 
     @contextmanager
     def not_taken(self) -> Iterator[None]:
-        """For a branch that the known values do not take, read for what it constructs.  Names are put back after."""
+        """For a branch that known values do not take, read only for its constructions. Names are restored
+        afterwards."""
         before, kept = self.dead_since, dict(self.frame.names)
         returned = list(self.frame.returned)
         if before is None:
@@ -295,7 +296,7 @@ class Machine:
 
     def note(self, kind: str, what: Any, args: list[v.Value], keywords: dict[str, v.Value], node: ast.AST) -> None:
         if isinstance(node, ast.stmt):
-            return  # not a call of the workspace: how an entry point begins
+            return  # the start of an entry point, not a call in the workspace
         memo: dict[int, v.Value] = {}
         self.events.append(
             Event(
@@ -312,13 +313,13 @@ class Machine:
         )
 
     def met(self, value: v.Value) -> v.Value:
-        """Notes a configuration that a script gets from its command line or from a file."""
+        """Records a configuration that a script gets from its command line or a file."""
         if not self.frames or self.dead_since is None:
             self.settings.append((value, (self.frame.file, self.frame.line)))
         return value
 
     def holder(self) -> Symbol | None:
-        """The module class whose method is at work, innermost."""
+        """The innermost module class whose method is being read."""
         for frame in reversed(self.frames):
             if isinstance(frame.receiver, v.Object) and self.symbols.is_module(frame.receiver.kind.symbol):
                 return frame.receiver.kind.symbol

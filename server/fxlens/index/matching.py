@@ -1,5 +1,5 @@
-"""Which configuration of the workspace fits a class that nobody constructs in a way that can be followed: the one that
-has the attributes which its ``__init__`` reads."""
+"""Finds the configuration of the workspace that fits a class without a readable construction: the one with the
+attributes that its ``__init__`` reads."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _NAMES = {
     "settings", "model_args", "model_config", "model_cfg", "parameters",
 }  # fmt: skip
 _LEAST = 0.6
-_MANY = 3  # so many names that are read tell a configuration by themselves
+_MANY = 3  # reading this many names identifies a configuration
 _MOST_READ, _MOST_FILES = 400, 20  # as text, and of these as data
 _MOST_DEPTH = 4
 _MORE = "more"
-"""Stands in a table for what may be in it as well."""
+"""Marks a table that may have further items."""
 
 
 def is_configuration(name: str, needed: Needs) -> bool:
-    """Whether a parameter is one, by what is read of it."""
+    """Whether a parameter is a configuration, by the names read from it."""
     return bool(needed) and (name.lower() in _NAMES or len(needed) >= _MANY)
 
 
 def _many(needed: Needs) -> bool:
-    """Whether so much is read, of tables within, too, that only a configuration that is meant has it."""
+    """Whether so many names are read, also from nested tables, that a match cannot be accidental."""
     return sum(1 for _ in needs.names(needed)) >= _MANY
 
 
 def coverage(value: Value, needed: Needs) -> float:
-    """Which share of what is needed the configuration has."""
+    """The share of the needed names that the configuration has."""
     if not needed:
         return 1.0
     items = value.items if isinstance(value, Mapping) else value.fields if isinstance(value, Object) else {}
@@ -51,7 +51,7 @@ def coverage(value: Value, needed: Needs) -> float:
 
 
 def best(candidates: Iterable[tuple[Value, tuple[str, int]]], needed: Needs) -> tuple[Value, tuple[str, int]] | None:
-    """The first of those that fit best; None where none fits."""
+    """The first of the best matches; None if none fits."""
     chosen, share = None, _LEAST
     for value, place in candidates:
         fits = coverage(value, needed)
@@ -73,7 +73,7 @@ def given(machine: Machine, kind: Symbol, near: str) -> tuple[dict[str, Value], 
 
 
 def filled(workspace: Workspace, event: Event, near: str) -> tuple[list[Value], dict[str, Value]]:
-    """The arguments of a construction; what it leaves open, and is read as a table, is one of the workspace that fits:
+    """The arguments of a construction; open ones that are read as a table are filled by a fitting one of the workspace:
     ``Net(spec=config.MODEL.SPEC)``, ``Net(10, **config["model"])``."""
     keywords = dict(event.keywords)
     if OPEN in keywords:
@@ -87,7 +87,7 @@ def filled(workspace: Workspace, event: Event, near: str) -> tuple[list[Value], 
 
 
 def _table_for(workspace: Workspace, event: Event, name: str, value: Value, near: str) -> Value:
-    """The value itself, where it is not open or no table fits."""
+    """A fitting table for an open value; the value itself if it is not open or none fits."""
     if isinstance(value, Hole) or (isinstance(value, Mapping) and not value.items and not value.whole):
         needed = needs.of_class(workspace, event.what.symbol, name)
         chosen = _chosen(Machine(workspace), needed, name, near) if _many(needed) else None
@@ -96,7 +96,7 @@ def _table_for(workspace: Workspace, event: Event, name: str, value: Value, near
 
 
 def for_function(machine: Machine, function: Function) -> dict[str, Value]:
-    """Configurations for the parameters of a function that nobody calls: those that have what it reads."""
+    """Configurations for the parameters of an uncalled function: those with the names that it reads."""
     found = {}
     arguments = function.node.args
     required = [*arguments.posonlyargs, *arguments.args]
@@ -110,7 +110,7 @@ def for_function(machine: Machine, function: Function) -> dict[str, Value]:
 
 
 def _spread(machine: Machine, event: Event, near: str) -> dict[str, Value]:
-    """Keywords from a table of a file that names nothing but parameters, and most of those that are required."""
+    """Keywords from a table in a file whose names are all parameters, including most of the required ones."""
     parameters = [each for each in init_of(machine.symbols, event.what.symbol) if each[:1] != "*"]
     known = {each.rstrip("=") for each in parameters[: len(event.args)]} | event.keywords.keys()
     needed: Needs = {each: {} for each in parameters if each.isidentifier() and each not in known}
@@ -124,7 +124,7 @@ def _spread(machine: Machine, event: Event, near: str) -> dict[str, Value]:
 
 
 def _chosen(machine: Machine, needed: Needs, name: str, near: str) -> tuple[Value, tuple[str, int]] | None:
-    """What fits a parameter of which this is read, and where it was declared."""
+    """The match for a parameter with these reads, and its place."""
     if not is_configuration(name, needed):
         return None
     chosen = best(_candidates(machine, near, needed), needed)
@@ -135,8 +135,8 @@ def _chosen(machine: Machine, needed: Needs, name: str, near: str) -> tuple[Valu
 
 
 def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Value, tuple[str, int]]]:
-    """Configurations that scripts read; tables within these, and within files that nobody says are read; what classes
-    declare."""
+    """Candidates: configurations that scripts read, tables within these and within other files, and declarations of
+    classes."""
     settings = machine.workspace.settings(near)
     yield from settings
     if not _many(needed):
@@ -150,13 +150,13 @@ def _candidates(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Va
         yield value, place
     for table, place in machine.workspace.declared(near, set(needed)):
         read = {name: each for name, each in table.items.items() if name in needed}
-        # Nobody makes a configuration of it: it is a start for assumptions.
+        # It is not used as a configuration anywhere, so it is only a start for assumptions.
         yield machine.new_dict({**read, _MORE: Hole(_MORE)}, table.kind), place
 
 
 def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mapping, tuple[str, int]]]:
-    """The configuration files that name most of what is needed, the nearest first and of those in a folder the one with
-    the smallest numbers, and the tables within them."""
+    """The configuration files with most of the needed names, and their tables; the nearest first, and within a folder
+    the one with the smallest numbers."""
     names = set(needs.names(needed))
     naming: dict[str, int] = {}
     for path in machine.workspace.configurations(near, documents.WITH_PYTHON)[:_MOST_READ]:
@@ -176,7 +176,7 @@ def _tables(machine: Machine, near: str, needed: Needs) -> Iterator[tuple[Mappin
 
 
 def _are_defaults_of(defaults: Value, table: Mapping) -> bool:
-    """Whether one is a configuration of which the other, a file, gives some values anew."""
+    """Whether one is a configuration of which the other, a file, overrides some values."""
     items = defaults.items if isinstance(defaults, Mapping) and defaults.kind == "config" else {}
     return bool(table.items) and table.items.keys() <= items.keys()
 
@@ -189,7 +189,7 @@ def _within(value: Value, depth: int = 0) -> Iterator[Mapping]:
 
 
 def _fresh(value: Value) -> Value:
-    """The value as nobody has read it yet."""
+    """A copy of the value with its reads cleared."""
     if isinstance(value, Mapping):
         value.missing = {}
         for each in value.items.values():

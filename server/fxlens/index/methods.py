@@ -1,4 +1,4 @@
-"""Methods of texts, lists, dicts, configurations and paths."""
+"""Methods of strings, lists, dicts, configurations and paths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOWHERE = ast.Constant(None)
 
 
 def call(machine: Machine, owner: v.Value, name: str, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
-    """``owner.name(*args, **keywords)``; a hole where that is not known."""
+    """``owner.name(*args, **keywords)``; a hole if unknown."""
     if isinstance(owner, v.Const):
         return _of_constant(machine, owner, name, args, keywords)
     if isinstance(owner, v.Sequence):
@@ -67,7 +67,7 @@ def _of_constant(
 
 
 def _is_large(data: Any, name: str, given: list[Any]) -> bool:
-    """Whether a method of a text may give more than anybody needs."""
+    """Whether a string method may return a huge result."""
     if len(data) > _MOST_TEXT or (name == "format" and _WIDE.search(data)):
         return True
     if name == "join":

@@ -1,4 +1,4 @@
-"""Which file of the workspace an import means."""
+"""Resolves imports to files of the workspace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable
 class Modules:
     """The workspace's Python files as importable modules.
 
-    An absolute import is looked for where Python could find it when some script of the workspace runs: in the folder
-    of the importing file, in each folder above it, in their ``src``, and beside every top-level package; the nearest
-    wins. Scripts also add folders below their own to ``sys.path``, so the only file below that has the name is it.
+    An absolute import is searched where Python could find it when some script of the workspace runs: in the folder of
+    the importing file, in each folder above it, in their ``src``, and next to every top-level package; the nearest
+    wins. Scripts also add subfolders to ``sys.path``, so a unique file of that name below is used, too.
     """
 
     def __init__(self, root: str) -> None:
@@ -28,7 +28,7 @@ class Modules:
             self.add(path)
 
     def add(self, path: str) -> None:
-        """A file has come."""
+        """Handle a new file."""
         if path in self._files:
             return
         self._files.add(path)
@@ -37,7 +37,7 @@ class Modules:
             self._folders[folder] = self._folders.get(folder, 0) + 1
 
     def discard(self, path: str) -> None:
-        """A file has gone."""
+        """Handle a deleted file."""
         if path not in self._files:
             return
         self._files.discard(path)
@@ -48,8 +48,7 @@ class Modules:
                 del self._folders[folder]
 
     def resolve(self, importer: str, level: int, module: str) -> str | None:
-        """The file of a module, or the folder of a package without ``__init__``; None for what is not the
-        workspace's."""
+        """The file of a module, or the folder of a package without ``__init__``; None outside of the workspace."""
         key = (os.path.dirname(importer), level, module)
         if key not in self._known:
             self._known[key] = self._find(importer, level, module)
@@ -80,7 +79,7 @@ class Modules:
             return self._at(os.path.join(folder, *parts)) if self._inside(folder) else None
         for base in self._bases(folder, parts[0] if parts else ""):
             found = self._at(os.path.join(base, *parts))
-            # A file that imports a module of its own name means the installed one: `yaml.py` with `import yaml`.
+            # A file that imports a module of its own name refers to the installed one: `yaml.py` with `import yaml`.
             if found is not None and found != importer:
                 return found
         return self._below(folder, parts) if parts else None

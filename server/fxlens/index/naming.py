@@ -1,4 +1,4 @@
-"""What the text calls a value: holes have names."""
+"""Names for holes, taken from the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAME_NAME = {
 
 
 def name_of(node: ast.AST) -> str:
-    """What the text calls an expression: the last name in it."""
+    """The name for an expression: the last name in it."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""What a class or a function reads of a configuration, also through those that it hands the configuration on to."""
+"""The names that a class or function reads from a configuration, also through its callees."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .render import init_of
 from .symbols import Symbol
 
 Needs = dict[str, Any]
-"""Attributes, and what is read of each in turn."""
+"""Attributes, with the nested reads of each."""
 _OF_TABLES = ("get", "items", "keys", "values", "copy", "__dict__", "pop")
-_FURTHER = 2  # calls in a row that hand it on
+_FURTHER = 2  # nested calls that pass it on
 
 
 def of_class(workspace: Workspace, kind: Symbol, parameter: str, further: int = _FURTHER) -> Needs:
-    """What the methods of a class, and of those that it derives from, read of a parameter of ``__init__``, also where
-    it is kept: as ``self.parameter``, or as what ``__init__`` calls it."""
+    """The names that methods of a class and its bases read from a parameter of ``__init__``, also from the attribute
+    that stores it."""
     found: Needs = {}
     levels = list(_constructors(workspace, kind, parameter))
     kept = {f"self.{parameter}", *(name for _, init, given in levels for name in _kept(init, given))}
@@ -36,7 +36,7 @@ def of_class(workspace: Workspace, kind: Symbol, parameter: str, further: int = 
 def _constructors(
     workspace: Workspace, kind: Symbol, parameter: str
 ) -> Iterator[tuple[Symbol, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """The ``__init__`` of a class, and of those above that are given the parameter, with what each calls it."""
+    """The ``__init__`` of a class, and of bases that receive the parameter, with its name in each."""
     above = [each for each in workspace.symbols.mro(kind) if each.kind == "class"]
     for home in above:
         init = workspace.node(home.file, f"{home.name}.__init__")
@@ -53,7 +53,7 @@ def _constructors(
 
 
 def _above(workspace: Workspace, call: ast.AST, parameter: str, above: list[Symbol]) -> str | None:
-    """What ``super().__init__(config)`` gives the parameter to."""
+    """The base parameter that receives it by ``super().__init__(config)``."""
     if not isinstance(call, ast.Call) or ast.unparse(call.func).rpartition(".")[2] != "__init__" or not above:
         return None
     named = next((each.arg for each in call.keywords if _is_name(each.value, parameter)), None)
@@ -69,7 +69,7 @@ def _above(workspace: Workspace, call: ast.AST, parameter: str, above: list[Symb
 
 
 def _kept(init: ast.AST, parameter: str) -> Iterator[str]:
-    """What ``self`` calls the parameter: ``self.hparams`` after ``self.save_hyperparameters(config)``."""
+    """The attributes that store the parameter: ``self.hparams`` after ``self.save_hyperparameters(config)``."""
     for part in ast.walk(init):
         if isinstance(part, ast.Assign) and _is_name(part.value, parameter):
             yield from (ast.unparse(each) for each in part.targets if isinstance(each, ast.Attribute))
@@ -85,7 +85,7 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def of_function(workspace: Workspace, function: Symbol, parameter: str, further: int = _FURTHER) -> Needs:
-    """What a function reads of a parameter."""
+    """The names that a function reads from a parameter."""
     found: Needs = {}
     node = workspace.node(function.file, function.name)
     if node is not None:
@@ -106,7 +106,7 @@ def _read(workspace: Workspace, home: Symbol, node: ast.AST, roots: dict[str, Ne
 
 
 def _hand_on(workspace: Workspace, home: Symbol, call: ast.Call, roots: dict[str, Needs], further: int) -> None:
-    """What a class or function of the workspace that is called reads of what it is given."""
+    """The names that a called class or function of the workspace reads from an argument."""
     given = [(at, path) for at, each in enumerate(call.args) if (path := _path(each, roots)) is not None]
     named = [(each.arg, path) for each in call.keywords if each.arg and (path := _path(each.value, roots)) is not None]
     symbol = workspace.symbols.resolve(home.file, ast.unparse(call.func), home.name) if given or named else None
@@ -132,7 +132,7 @@ def _merge(into: Needs, more: Needs) -> None:
 
 
 def _below(path: list[str], roots: dict[str, Needs]) -> Needs:
-    """What is read of what a path leads to."""
+    """The reads below a path."""
     at = roots[path[0]]
     for name in path[1:]:
         at = at.setdefault(name, {})
@@ -142,7 +142,7 @@ def _below(path: list[str], roots: dict[str, Needs]) -> Needs:
 def _path(node: ast.AST, roots: Container[str]) -> list[str] | None:
     """``args.model.dim`` and ``cfg["dim"]`` as one of the roots, the longest, and names below it."""
     names: list[str] = []
-    keys = 0  # how many names there are up to the last one that is a key
+    keys = 0  # the number of names up to the last one that is a key
     while not isinstance(node, ast.Name):
         if isinstance(node, ast.Attribute):
             names.append(node.attr)
@@ -160,7 +160,7 @@ def _path(node: ast.AST, roots: Container[str]) -> list[str] | None:
 
 
 def names(needed: Needs) -> Iterator[str]:
-    """All names that are read, also of tables within."""
+    """All names that are read, also from nested tables."""
     for name, inner in needed.items():
         yield name
         yield from names(inner)

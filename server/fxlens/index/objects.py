@@ -1,4 +1,4 @@
-"""Classes of the workspace and their objects: constructions are noted, methods are followed."""
+"""Classes of the workspace and their objects: constructions are recorded, methods are followed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Objects(Machine):
     """Constructions, methods and attributes."""
 
     def construct(self, kind: v.Class, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-        """An instance of a class of the workspace.  ``__init__`` is read for what it keeps and constructs."""
+        """An instance of a class of the workspace. ``__init__`` is read for its attributes and constructions."""
         symbol = kind.symbol
         self.files.add(symbol.file)
         made = fields.construct(self, kind, args, keywords)
@@ -47,7 +47,7 @@ class Objects(Machine):
         return made
 
     def _key_of(self, args: list[v.Value], keywords: dict[str, v.Value]) -> str:
-        """Says which constructions are alike, well enough to read ``__init__`` once for each."""
+        """A key that is equal for similar constructions, for which ``__init__`` is read once."""
         return repr([_brief(each) for each in args] + [(name, _brief(each)) for name, each in keywords.items()])
 
     def call_method(self, owner: v.Value, method: Symbol, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
@@ -87,7 +87,7 @@ class Objects(Machine):
     def method_of_model(
         self, owner: v.Object, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr
     ) -> v.Value:
-        """A method that the workspace does not define: one of ``nn.Module``."""
+        """A method that the workspace does not define, such as one of ``nn.Module``."""
         if name in _SAME_MODEL or (name == "compile" and not args):
             if name == "compile":
                 self.note("capture", "torch.nn.Module.compile", [owner], {}, node)
@@ -178,7 +178,7 @@ class Objects(Machine):
         return v.External(f"<class>.{name}") if made is None else made
 
     def class_names_of(self, kind: v.Class) -> Names:
-        """What the body of a class, and those of its bases, assign."""
+        """The assignments in the bodies of a class and its bases."""
         names = self.class_names.get(kind.symbol)
         if names is not None:
             return names

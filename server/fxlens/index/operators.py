@@ -1,4 +1,4 @@
-"""Reading of operators: what is known is computed, what is not stays an expression."""
+"""Reading of operators: known values are computed, unknown ones stay expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Operators(Machine):
         return self.binary(node, node.op, self.value(node.left), self.value(node.right))
 
     def binary(self, node: ast.expr, op: ast.operator, left: v.Value, right: v.Value) -> v.Value:
-        """An operator on two values; ``node`` is the form that is kept where they are not known."""
+        """An operator on two values; ``node`` is the form that is kept if they are unknown."""
         if isinstance(left, v.Sequence) and isinstance(right, v.Sequence) and isinstance(op, ast.Add):
             items = [*left.items, *right.items]
             whole = left.whole and right.whole and len(items) <= _MOST_ADDED
@@ -70,7 +70,7 @@ class Operators(Machine):
             return self._symbolic(node, [operand])
 
     def of_BoolOp(self, node: ast.BoolOp) -> v.Value:
-        """The first operand that decides; of one that is not known, the first that is."""
+        """The first operand that decides; if it is unknown, the first known one."""
         wanted = isinstance(node.op, ast.Or)
         unknown = False
         value: v.Value = v.NONE
@@ -80,7 +80,7 @@ class Operators(Machine):
             if known is None:
                 unknown = True
             elif known is wanted:
-                # `x or default`: with x unknown the default is a good value; `x and False` is False in any case.
+                # In `x or default` with x unknown, the default is a good value; `x and False` is always False.
                 return value
         if unknown:
             return v.Hole(name_of(node.values[0]))
@@ -94,7 +94,7 @@ class Operators(Machine):
             return self.either(self.value(node.body), self.value(node.orelse))
 
     def either(self, first: v.Value, second: v.Value) -> v.Value:
-        """One of two values; both where they are callables or models."""
+        """One of two values; both if they are callables or models."""
         options = [*_options(first), *_options(second)]
         if all(isinstance(each, (v.Class, v.Function, v.Partial, v.Object, v.External)) for each in options):
             return v.Choice(options[:12])
@@ -150,7 +150,7 @@ class Operators(Machine):
 
 
 def _same(left: v.Value, right: v.Value) -> bool | None:
-    """Whether two values are one; None where that is not known.  What is not known is taken to be given: not None."""
+    """Whether two values are identical; None if unknown. Unknown values are assumed to be given, that is, not None."""
     if isinstance(left, v.Const) and isinstance(right, v.Const):
         return left.value is right.value or left.value == right.value
     kinds = (v.Const, v.Class, v.External, v.Function, v.Sequence, v.Mapping)
@@ -178,7 +178,7 @@ def _options(value: v.Value) -> list[v.Value]:
 
 
 def _too_large(op: ast.operator, left: Any, right: Any) -> bool:
-    """Whether carrying an operator out could take long or much memory."""
+    """Whether computing an operator could take long or much memory."""
     if isinstance(op, (ast.Pow, ast.LShift)):
         return not isinstance(right, (int, float)) or abs(right) > 64 or (isinstance(left, int) and abs(left) > _LARGE)
     if isinstance(op, ast.Mult) and not (isinstance(left, (int, float)) and isinstance(right, (int, float))):

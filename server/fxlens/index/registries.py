@@ -1,4 +1,4 @@
-"""Tables that classes and functions are entered in by a decorator: ``@MODELS.register_module()``, ``@register``."""
+"""Registries in which decorators enter classes and functions: ``@MODELS.register_module()``, ``@register``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from .values import Choice, Class, Const, Function, Hole, Mapping, Value
 
 
 def attribute(machine: Machine, owner: Value, name: str) -> Value | None:
-    """What a registry object answers, where the workspace does not define it."""
+    """An attribute of a registry object, if the workspace does not define it."""
     return None
 
 
 def entries(machine: Machine, home: Symbol) -> dict[str, Symbol]:
-    """What is entered with a decorator that is defined, or lives, at ``home``."""
+    """The entries made by a decorator, or a registry object, that is defined at ``home``."""
     machine.files.add("*")
     return machine.workspace.registered(home.file, home.name)
 
 
 def chosen(machine: Machine, table: dict[str, Symbol], key: object) -> Value:
-    """The entry of this name, the others after it; a hole where there is none."""
+    """The entry of this name, the others after it; a hole if there is none."""
     first = [table[key]] if isinstance(key, str) and key in table else []
     values = [machine.value_of(each) for each in (*first, *(each for each in table.values() if each not in first))]
     callables: list[Value] = []

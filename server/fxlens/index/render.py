@@ -1,4 +1,4 @@
-"""Values as Python text that can be evaluated beside the class's own file, with the imports that the text needs."""
+"""Values as Python text that can be evaluated in the class's own module, with the imports that the text needs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .fields import declares_fields
 from .symbols import Symbol, Symbols
 
 HOLE, CONFIG, WITH = "__hole__", "AttrDict", "with_attributes"
-"""Names that whoever evaluates a text provides (``worker.scope``): ``AttrDict({…})`` for a dict with attributes,
-``with_attributes(Settings(), dim=3)``; and ``__hole__("dim")`` for what is not known, which nobody can evaluate."""
+"""Names that the evaluation provides (``worker.scope``): ``AttrDict({…})`` for a dict with attributes,
+``with_attributes(Settings(), dim=3)``; and ``__hole__("dim")`` for unknown values, which cannot be evaluated."""
 _MOST_TEXT = 40_000
 _MOST_SHOWN = 6
 _ALWAYS = ("torch", "builtins")
 
 
 class TooLong(Exception):
-    """The text would be too long to be of use."""
+    """The text would be too long to be useful."""
 
 
 @dataclass(frozen=True)
 class Import:
-    """A name that a text needs.  With ``file``: ``target`` (dotted) in that file of the workspace; else the installed
-    module ``target`` is imported and ``name`` is its top package."""
+    """A name that a text needs. With ``file``: ``target`` (dotted) in that file of the workspace; otherwise the
+    installed module ``target`` is imported and ``name`` is its top package."""
 
     name: str
     target: str
@@ -37,7 +37,7 @@ class Import:
 
 @dataclass
 class Text:
-    """An expression, the imports it needs, and what in it is not known."""
+    """An expression, its imports, and its unknown parts."""
 
     text: str
     imports: tuple[Import, ...] = ()
@@ -47,7 +47,7 @@ class Text:
 
 @dataclass
 class Renderer:
-    """Writes for one home file: what is defined there is called by its name."""
+    """Writes text for one home file, whose definitions are referred to by name."""
 
     symbols: Symbols
     home: str
@@ -56,7 +56,7 @@ class Renderer:
     holes: dict[str, None] = field(default_factory=dict)
     origins: dict[str, None] = field(default_factory=dict)
     left: int = 4000
-    brief: bool = False  # for people: long tables are left out
+    brief: bool = False  # for display: long tables are left out
 
     def construction(
         self, kind: Symbol, args: list[v.Value], keywords: dict[str, v.Value], method: str | None = None
@@ -83,8 +83,8 @@ class Renderer:
     # ---- calls
 
     def called(self, kind: Symbol, name: ast.expr, args: list[v.Value], keywords: dict[str, v.Value]) -> ast.Call:
-        """A construction: arguments that are not known are called by the parameters they stand for, and required
-        ones that are not given are holes too."""
+        """A construction: unknown arguments are holes named after their parameters, and so are missing required
+        ones."""
         init = init_of(self.symbols, kind)
         plain = [each.rstrip("=") for each in init if each[:1] != "*"]
         renamed = [
@@ -98,7 +98,7 @@ class Renderer:
             if each[:1] == "*" and each[1:2] != "*":
                 break
             del at
-        # An argument that may be left out and is not known is left out.
+        # An unknown optional argument is left out.
         optional = {each[:-1] for each in init if each[-1:] == "="}
         while len(renamed) and isinstance(renamed[-1], v.Hole) and renamed[-1].name in optional:
             renamed.pop()
@@ -262,7 +262,7 @@ class Renderer:
     # ---- names
 
     def symbol(self, symbol: Symbol) -> ast.expr:
-        """How a class or function of the workspace is called."""
+        """The name for a class or function of the workspace."""
         if "<locals>" in symbol.name:
             return self.hole(symbol.name.rpartition(".")[2])
         if symbol.file == self.home:
@@ -272,7 +272,7 @@ class Renderer:
         return _dotted(f"{made}.{rest}" if rest else made)
 
     def external(self, name: str) -> ast.expr:
-        """How something of an installed package is called."""
+        """The name for something of an installed package."""
         if name.startswith("builtins."):
             return _dotted(name.removeprefix("builtins."))
         if name.startswith("torch.nn.") and not name.startswith(("torch.nn.functional", "torch.nn.utils")):
@@ -288,7 +288,7 @@ class Renderer:
         if file is None:
             self.imports[f"{name}:{target}"] = Import(name, target)
             return name
-        # The same name may mean another thing at home, or come from two files.
+        # The same name may have another meaning at home, or come from two files.
         at_home = self.symbols.lookup(self.home, name)
         while self._taken(wanted, target, file) or (
             wanted == name and at_home is not None and at_home.file not in (file, "") and at_home.kind != "module"
@@ -317,7 +317,7 @@ def init_of(symbols: Symbols, kind: Symbol) -> tuple[str, ...]:
 
 
 def _harmless(key: Any, value: v.Value) -> v.Value:
-    """No weights are fetched, and nothing is placed on a device that the worker does not have."""
+    """Removes arguments that would fetch weights, or use a device that the worker lacks."""
     if not isinstance(value, v.Const) or not isinstance(key, str):
         return value
     if "pretrain" in key.lower() and value.value is True:

@@ -1,5 +1,5 @@
-"""Which part a class plays: whether it is captured, whether scripts make it on its own, whether it stands beside the
-models as losses, matchers and post-processing do.  By what happens to it; names decide only where nothing does."""
+"""The part of a class: whether it is captured, whether scripts construct it on its own, whether it is used beside
+models, like losses, matchers and post-processing. Decided by events; by names only without any."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DATA = re.compile(r"(^|\.)(Compose|DataLoader|ImageFolder|Lambda|RandomApply|Ra
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is a test by its name or its folder."""
+    """Whether a file is a test, by its name or folder."""
     name = os.path.basename(path)
     if name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py":
         return True
@@ -36,12 +36,12 @@ def is_test(path: str) -> bool:
 
 
 def captured(event: Event, kind: Symbol) -> bool:
-    """Whether this capture is given an instance of the class, or the class itself."""
+    """Whether this capture receives an instance of the class, or the class itself."""
     return any(kind == each for value in _given(event) for each in _kinds(value))
 
 
 def captured_functions(event: Event, path: str) -> Iterator[str]:
-    """Functions of a file that this capture is given."""
+    """Functions of a file that this capture receives."""
     for value in _given(event):
         if isinstance(value, v.Function) and value.file == path:
             yield value.name
@@ -93,7 +93,7 @@ def _capture_of(workspace: Workspace, path: str, dotted: str) -> str | None:
 
 
 def capturing_scopes(workspace: Workspace, path: str) -> Iterator[str]:
-    """Scopes of a file that call a function which captures."""
+    """Scopes of a file that call a capturing function."""
     for scope in workspace.facts[path].scopes:
         for name in scope.names:
             if name.rpartition(".")[2] in captures.NAMES and _capture_of(workspace, path, name):
@@ -102,7 +102,7 @@ def capturing_scopes(workspace: Workspace, path: str) -> Iterator[str]:
 
 
 def beside_unknown(workspace: Workspace, kind: Symbol) -> Iterator[Entry]:
-    """Where a model may be captured that nobody can name (it is read from a file), in a file that names the class."""
+    """The places where an unknown model (loaded from a file) may be captured, in a file that names the class."""
     for path in dict.fromkeys(path for path, _ in mentions(workspace, kind) if not is_test(path)):
         for scope in capturing_scopes(workspace, path):
             yield Entry(path, scope.partition(".<locals>.")[0])
@@ -116,8 +116,8 @@ def captures_unknown(event: Event) -> bool:
 
 
 def alone(run: Run, kind: Symbol, sure: bool = True) -> bool:
-    """Whether a reading constructs the class outside of any model, and puts it into none; with ``sure`` False also in
-    branches that are not taken."""
+    """Whether a reading constructs the class outside of any model, and does not pass it to one; with ``sure`` False
+    also in branches not taken."""
     made = [each for each in run.events if each.kind == "construct" and (each.sure or not sure)]
     if not any(each.holder is None and each.what.symbol == kind for each in made):
         return False
@@ -125,7 +125,7 @@ def alone(run: Run, kind: Symbol, sure: bool = True) -> bool:
 
 
 def inside(event: Event, depth: int = 6) -> Iterator[Symbol]:
-    """Classes of the objects, and classes themselves, that a construction is given."""
+    """Classes among, or of the objects among, a construction's arguments."""
     stack = [(each, depth) for each in (*event.args, *event.keywords.values())]
     while stack:
         value, left = stack.pop()
@@ -138,16 +138,15 @@ def inside(event: Event, depth: int = 6) -> Iterator[Symbol]:
 
 
 def is_script(entry: Entry, kind: Symbol) -> bool:
-    """Whether an entry point is one where a model is used, not where a class is tried out."""
+    """Whether an entry point uses a model, rather than trying out a class."""
     return not is_test(entry.file) and not entry.file.endswith(EXAMPLES) and entry.file != kind.file
 
 
-# ---- beside the models
+# ---- beside models
 
 
 def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
-    """Whether this event shows a class at work beside a model: with what a model gave and what it should have given, or
-    on data."""
+    """Whether this event shows a class used beside a model: on a model's result and its target, or on data."""
     if event.kind != "call":
         return False
     given = [*event.args, *event.keywords.values()]
@@ -164,8 +163,8 @@ def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
 
 
 def aside_by_name(kind: Symbol, parameters: list[str]) -> str:
-    """What says so: the name of the class, where its forward takes more than one argument, or that of its file, where
-    data is changed before a model sees it.  Empty where none does."""
+    """The name that says so: that of the class, if its forward takes more than one argument, or that of a file for data
+    processing. Empty if there is none."""
     if _ASIDE_NAME.search(kind.name.rpartition(".")[2]) and len(parameters) > 1:
         return "by its name"
     return "by the name of its file" if _DATA_FILE.match(os.path.basename(kind.file)) else ""

@@ -1,5 +1,5 @@
-"""Readings of the workspace's entry points: scripts, tests, functions that nothing calls.  What happens to a model is
-noted there, with the values that really reach it."""
+"""Readings of the workspace's entry points: scripts, tests, functions without callers. They record the events of
+models, with the actual values."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ CONFIGURED = "configured "
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a reading begins: a file (``scope`` is then empty), a function in it, or a class that a configuration
-    names (``scope`` is then `CONFIGURED` with the class's file and name)."""
+    """Where a reading starts: a file (``scope`` is then empty), a function in it, or a class that a configuration names
+    (``scope`` is then `CONFIGURED` with the class's file and name)."""
 
     file: str
     scope: str
@@ -59,9 +59,9 @@ class Run:
 
 
 def read(workspace: Workspace, entry: Entry, steps: int = MOST_STEPS) -> Run:
-    """Reads from one entry point.  Never raises for what the code says."""
+    """Reads from one entry point. Never raises because of the code."""
     if entry.file.endswith((".md", ".ipynb", EXAMPLES)):
-        steps *= 6  # many scripts in one
+        steps *= 6  # like many scripts in one
     machine = Interpreter(workspace, steps)
     machine.files.add(entry.file)
     run = Run(entry, machine.events, machine.settings, machine.files)
@@ -78,7 +78,7 @@ def read(workspace: Workspace, entry: Entry, steps: int = MOST_STEPS) -> Run:
 
 
 def module_names(workspace: Workspace, path: str) -> tuple[Names, set[str]]:
-    """The names of a module after its statements, without what it does as a script, and the files it depended on."""
+    """The names of a module after import, without its part as a script, and the files it depended on."""
     machine = Interpreter(workspace, MOST_STEPS // 4)
     tree = workspace.tree(path)
     names = machine.modules[path] = Names()
@@ -92,7 +92,7 @@ def module_names(workspace: Workspace, path: str) -> tuple[Names, set[str]]:
 
 
 def _is_script_part(node: ast.stmt) -> bool:
-    """Statements that a module is not imported for: its main part, loops and calls."""
+    """Statements that do not matter for an import: main part, loops and calls."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Compare) and getattr(node.test.left, "id", "") == "__name__"
     return False
@@ -108,7 +108,7 @@ def _module(machine: Interpreter, path: str) -> None:
 
 
 def _function(machine: Interpreter, entry: Entry) -> None:
-    """Calls a function as its decorators, its defaults, pytest, or nobody says."""
+    """Calls a function with arguments from decorators, defaults or pytest, or with holes."""
     outer = entry.scope.partition(".<locals>.")[0]
     machine.frames.append(Frame(entry.file, "", machine.names_of(entry.file)))
     owner, _, name = outer.rpartition(".")
@@ -116,7 +116,7 @@ def _function(machine: Interpreter, entry: Entry) -> None:
         function = machine.module_name(entry.file, outer)
         if isinstance(function, Function):
             given = matching.for_function(machine, function)
-            machine.sure = machine.sure and not given  # they fit: nobody says so
+            machine.sure = machine.sure and not given  # chosen because they fit
             machine.invoke(function, [], given)
         return
     kind = Symbol("class", entry.file, owner)
@@ -124,7 +124,7 @@ def _function(machine: Interpreter, entry: Entry) -> None:
     if node is None:
         return
     if name == "__init__" and machine.symbols.is_module(kind):
-        machine.sure = False  # it fits, or is the default: nobody says so
+        machine.sure = False  # chosen because it fits, or as the default
         chosen = matching.given(machine, kind, kind.file)
         if chosen is None:
             machine.construct(Class(kind), [], {OPEN: Hole("arguments")}, node)
@@ -143,7 +143,7 @@ def _function(machine: Interpreter, entry: Entry) -> None:
 
 
 def _configured(machine: Interpreter, entry: Entry) -> None:
-    """Constructs a class as a configuration file says."""
+    """Constructs a class from a configuration file."""
     home, _, name = entry.scope.removeprefix(CONFIGURED).partition("::")
     kind = Symbol("class", home, name)
     workspace = machine.workspace
@@ -161,7 +161,8 @@ def _configured(machine: Interpreter, entry: Entry) -> None:
 
 
 def given_by_decorators(machine: Interpreter, function: Function) -> dict[str, Value]:
-    """What decorators give the parameters of a function: hydra's configuration, click's options, pytest's values."""
+    """Arguments for the parameters of a function from decorators: hydra's configuration, click's options, pytest's
+    values."""
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     names = {_called(each) for each in node.decorator_list}

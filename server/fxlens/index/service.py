@@ -1,12 +1,12 @@
-"""The index in a process of its own, so that building and asking it hold up nobody else.
+"""The index in a separate process, so that building and querying it block nothing else.
 
 Reads requests from standard input and writes answers to standard output, one JSON object a line:
 
     {"id": 1, "do": "answers", "path": "/w/net.py"}  ->  {"id": 1, "answers": {"Net": {…}}, "functions": […]}
     {"do": "update", "path": "/w/net.py", "text": "…" or null}
 
-It first builds, and says so with ``{"built": {…}}``; then answers in order.  It ends with its input, and with the
-process that started it.
+It first builds the index, reports ``{"built": {…}}``, and then answers in order. It ends with its input, and with its
+parent process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(root: str, exclude: list[str], store: str) -> None:
     bounded.begin()
     sys.setrecursionlimit(_DEEP)
     with suppress(OSError, AttributeError):
-        os.nice(5)  # what the user waits for comes first
+        os.nice(5)  # work that the user waits for has priority
     index = Index(root, tuple(exclude), Store(root, Path(store)) if store else None)
     try:
         serve(index, sys.stdin, sys.stdout)
@@ -63,7 +63,7 @@ def serve(index: Index, requests: TextIO, out: TextIO) -> None:
 
 
 def answers(index: Index, path: str) -> dict[str, Any]:
-    """All that is known of a file's classes and functions, as plain data; less where that would take too long."""
+    """Everything known of a file's classes and functions, as plain data; less if that would take too long."""
     found: dict[str, Any] = {}
 
     def collect() -> None:
@@ -86,7 +86,7 @@ def _answer(index: Index, path: str, name: str) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Linux: also where the server is killed while this process is at work and does not look at its input."""
+    """Linux: end also if the server is killed while this process is busy and does not read its input."""
     if sys.platform == "linux":
         import ctypes
 

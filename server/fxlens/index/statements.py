@@ -16,7 +16,7 @@ _STEPS_PER_LOOP = 3000
 
 
 class Statements(Machine):
-    """``block(body)``: how it ends, one of `_ENDS`, or None where it comes to its end."""
+    """``block(body)``: how it ends, one of `_ENDS`, or None if it runs to its end."""
 
     def block(self, body: list[ast.stmt]) -> str | None:
         for node in body:
@@ -96,13 +96,13 @@ class Statements(Machine):
                 symbol: Symbol | None = Symbol("external", "", f"{node.module or ''}.{alias.name}")
             else:
                 symbol = self.symbols.lookup(source, alias.name)
-            # A package that a workspace module of the same name hides, or a name made at run time.
+            # A package hidden by a workspace module of the same name, or a name made at run time.
             self._bind(alias.asname or alias.name, symbol or v.Hole(alias.name))
 
     def _star(self, source: str | None) -> None:
         facts = self.symbols.facts.get(source or "")
         if source is None or facts is None or not self._is_module_level():
-            return  # looked up through the facts when a name is read
+            return  # resolved through the facts when a name is read
         for name in (*facts.imports, *facts.assigned):
             if not name.startswith("_") and (symbol := self.symbols.lookup(source, name)) is not None:
                 self.frame.names.setdefault(name, symbol)
@@ -175,7 +175,7 @@ class Statements(Machine):
         if isinstance(value, (v.Apply, v.Item)):
             return v.Item(value, v.Const(at))
         if isinstance(value, (v.Object, v.Choice)) and not at:
-            # What prepares a model for devices gives it back among others.
+            # A function that prepares a model for devices returns it among others.
             return value
         return v.Hole(name_of(target))
 
@@ -207,7 +207,7 @@ class Statements(Machine):
     do_AsyncFor = do_For
 
     def _most_steps(self, node: ast.For | ast.AsyncFor) -> int:
-        """How long a loop over known items is read: one that trains once, one that builds a model to its end."""
+        """The number of iterations to read of a loop over known items: one for training, all for building a model."""
         names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
         if names & {"backward", "zero_grad"}:
             return 0
@@ -228,7 +228,7 @@ class Statements(Machine):
         return None
 
     def _forget_counters(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """After a loop of which nobody knows how often it runs: what it adds up is not known."""
+        """After a loop with an unknown number of iterations: its accumulated variables are unknown."""
         added = [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]
         for name in [each.id for each in added if isinstance(each, ast.Name)]:
             if isinstance(self.frame.names.get(name), v.Const):
@@ -261,7 +261,7 @@ def _read(target: ast.expr) -> ast.expr:
 
 
 def _named(value: v.Value, name: str) -> v.Value:
-    """A hole takes the name of the variable that it is kept in, unless its own says more."""
+    """A hole takes the name of its variable, unless its own says more."""
     if isinstance(value, v.Hole) and (len(name) > 1 and value.name != name) and not value.name.islower():
         return v.Hole(name)
     if isinstance(value, v.Hole) and value.name in _SAYING_NOTHING:

@@ -13,7 +13,7 @@ from fxlens.sources.files import write_whole
 from .facts import VERSION, Facts
 
 Stamp = tuple[int, int]
-"""A file's time of change in nanoseconds and its size: with both the same, its content is taken to be the same."""
+"""A file's time of change in nanoseconds and its size: if both are equal, its content is assumed to be unchanged."""
 _MOST_FILES = 40
 
 
@@ -25,7 +25,7 @@ class Store:
         self.folder, self.path = folder, folder / f"{name}.json"
 
     def load(self) -> dict[str, tuple[Stamp, Facts]]:
-        """By path; nothing where there is none, or one of another version."""
+        """The facts by path; empty if there are none, or of another version."""
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             if data["version"] != VERSION:
@@ -38,7 +38,7 @@ class Store:
             return {}
 
     def save(self, files: dict[str, tuple[Stamp, Facts]]) -> None:
-        """Replaces what was there; a cache that cannot be written is no error."""
+        """Replaces the stored facts; a cache that cannot be written is not an error."""
         data = {path: [*stamp, facts.to_json()] for path, (stamp, facts) in files.items()}
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""What a name in a file means: through imports, re-exports and stars down to where it is defined.  And which classes
-are modules of torch, by the names of their bases."""
+"""Resolves a name in a file through imports, re-exports and stars to its definition, and tells which classes are
+modules of torch, by the names of their bases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODULE_BASES = re.compile(
     )$""",
     re.VERBOSE,
 )
-# Bases of packages that nothing is known about: these names are used for nothing else.
+# Bases from unknown packages; these names are used for nothing else.
 _MODULE_NAMES = re.compile(
     r"(^|\.)(nn\.Module|\w*(?<!Data)Module|LightningModule|\w*PreTrainedModel|\w*PretrainedModel|BaseModel3D|ModelMixin"
     r"|FairseqEncoder|FairseqDecoder|FairseqIncrementalDecoder|BaseFairseqModel|FairseqEncoderDecoderModel)$"
@@ -46,7 +46,7 @@ class Symbol:
 
 
 class Symbols:
-    """Lookups over the facts of all files.  Answers are remembered until `forget`."""
+    """Lookups over the facts of all files. Results are cached until `forget`."""
 
     def __init__(self, facts: Mapping[str, Facts], modules: Modules) -> None:
         self.facts, self.modules = facts, modules
@@ -57,7 +57,7 @@ class Symbols:
         self._bases: dict[tuple[str, str], tuple[Symbol, ...]] = {}
 
     def forget(self, path: str, shape: bool) -> None:
-        """The facts of this file are others; ``shape``: also what other files see of it."""
+        """Handles changed facts of this file; ``shape``: also of its parts visible to other files."""
         self._classes.pop(path, None)
         self._scopes.pop(path, None)
         if shape:
@@ -71,7 +71,7 @@ class Symbols:
         found = self._classes.get(path)
         if found is None:
             facts = self.facts.get(path)
-            # Of two classes of one name (`if`, `try`) the first is taken, as the usual case.
+            # Of two classes with one name (`if`, `try`) the first is used, as the usual case.
             found = self._classes[path] = {each.name: each for each in reversed(facts.classes)} if facts else {}
         return found
 
@@ -85,7 +85,7 @@ class Symbols:
     # ---- what a name means
 
     def lookup(self, path: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> Symbol | None:
-        """What a module-level name of a file is; None where nothing binds it."""
+        """The symbol of a module-level name of a file; None if unbound."""
         key = (path, name)
         if key in self._known:
             return self._known[key]
@@ -112,7 +112,7 @@ class Symbols:
         for module, level, _ in facts.stars:
             source = self.modules.resolve(path, level, module)
             if source is None:
-                # What an installed package exports is not known; a class name is believed.
+                # The exports of an installed package are unknown; the name of a class is trusted.
                 if outside is None and name[:1].isupper() and not level:
                     outside = Symbol("external", "", f"{module}.{name}")
             elif not name.startswith("_") and (found := self.lookup(source, name, seen)) is not None:
@@ -124,7 +124,7 @@ class Symbols:
         return outside
 
     def imported(self, path: str, what: tuple[str, int, str | None]) -> Symbol:
-        """What an import statement in this file binds."""
+        """The symbol that an import statement in this file binds."""
         return self._imported(path, what, frozenset())
 
     def _imported(self, path: str, what: tuple[str, int, str | None], seen: frozenset[tuple[str, str]]) -> Symbol:
@@ -136,7 +136,7 @@ class Symbols:
         if name is None:
             return Symbol("module", source, module)
         inner = self.modules.submodule(source, name)
-        # `from . import layers` in a package: the module, unless the package says otherwise itself.
+        # `from . import layers` in a package: the module, unless the package binds the name itself.
         if source == path or source not in self.facts:
             found = None
         else:
@@ -148,7 +148,7 @@ class Symbols:
         return Symbol("external", "", f"{module}.{name}")
 
     def resolve(self, path: str, dotted: str, scope: str = "") -> Symbol | None:
-        """What a dotted name means that is written in ``scope`` of the file (a qualified name; empty: the file)."""
+        """The symbol of a dotted name in ``scope`` of the file (a qualified name; empty for the file)."""
         first, _, rest = dotted.partition(".")
         found = self._local(path, first, scope) or self.lookup(path, first)
         while rest and found is not None:
@@ -157,7 +157,7 @@ class Symbols:
         return found
 
     def member(self, owner: Symbol, name: str) -> Symbol | None:
-        """An attribute of what a symbol stands for."""
+        """An attribute of a symbol."""
         if owner.kind == "external":
             return Symbol("external", "", f"{owner.name}.{name}")
         if owner.kind == "module":
@@ -224,7 +224,7 @@ class Symbols:
                 stack.extend(reversed(self.bases(at)))
 
     def is_module(self, kind: Symbol) -> bool:
-        """Whether a class is a module of torch, as far as the names of its bases say."""
+        """Whether a class is a module of torch, by the names of its bases."""
         if kind.kind == "external":
             return is_module_name(kind.name)
         key = (kind.file, kind.name)
@@ -255,7 +255,7 @@ class Symbols:
 
 
 def _is_of_unknown_package(dotted: str) -> bool:
-    """Whether a base comes from a package of which nothing is known: of what has a forward, that is a module."""
+    """Whether a base comes from an unknown package: for a class with a forward, it then is a module."""
     package = dotted.partition(".")[0]
     known = package in sys.stdlib_module_names or package in OTHER_FRAMEWORKS or package == "torch"
     return "." in dotted and not known

@@ -1,7 +1,7 @@
-"""What an expression of a script comes to, as far as reading tells: Python values, things of the workspace, expressions
-over both, and holes where nothing is known.
+"""Abstract values of a script's expressions: Python values, objects of the workspace, expressions over both, and holes
+for unknown values.
 
-Nothing here is the user's object: a value describes one.  `render` writes it down as Python again.
+A value describes a user's object and never is one. `render` turns it back into Python.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .symbols import Symbol
 
 Env = dict[str, "Value"]
 OPEN = "**"
-"""The key among keyword arguments that says: there may be others, nobody knows which."""
+"""The key among keyword arguments that stands for further unknown ones."""
 SCALARS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, PurePath)
 MOST_TEXT = 1 << 16
-"""Characters of a text that is known, bits of a whole number, items of a list that grows: nothing larger is an argument
-of a model, and what C code does with such values cannot be interrupted."""
+"""Limits of known values: characters of a string, bits of an integer, items of a growing list. Larger ones are never
+arguments of a model, and C code on them cannot be interrupted."""
 
 
 class Unknown(Exception):
@@ -42,7 +42,7 @@ class Const(Value):
 
 @dataclass(slots=True, eq=False)
 class Sequence(Value):
-    """A list, tuple or set.  ``whole`` is False where there may be further items."""
+    """A list, tuple or set. ``whole`` is False if there may be further items."""
 
     kind: str
     items: list[Value]
@@ -54,7 +54,7 @@ class Sequence(Value):
 class Mapping(Value):
     """A dict, or an object that is used like one.
 
-    ``kind``: ``dict``; ``namespace`` (attributes only, as argparse gives); ``config`` (both attributes and items, as
+    ``kind``: ``dict``; ``namespace`` (attributes only, as from argparse); ``config`` (both attributes and items, as
     OmegaConf, yacs and EasyDict give).
     """
 
@@ -63,11 +63,11 @@ class Mapping(Value):
     whole: bool = True
     born: int = 0
     origin: str = ""
-    """The file where it was read or declared."""
+    """The file in which it was read or declared."""
     sources: list[str] = field(default_factory=list)
-    """Files that it may have been read from: the first that has a key that is asked for counts."""
+    """Files that it may have been read from: the first with a requested key counts."""
     missing: dict[str, None] = field(default_factory=dict)
-    """Attributes that were read and are not there."""
+    """Missing attributes that were read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +94,7 @@ class Class(Value):
 
 @dataclass(slots=True, eq=False)
 class Function(Value):
-    """A function, lambda or method of the workspace; ``receiver`` is what a method is bound to."""
+    """A function, lambda or method of the workspace; ``receiver`` is the object that a method is bound to."""
 
     file: str
     name: str
@@ -115,7 +115,7 @@ class Partial(Value):
 
 @dataclass(slots=True, eq=False)
 class Object(Value):
-    """An instance of a class of the workspace, by the arguments that it was made with."""
+    """An instance of a class of the workspace, with its constructor's arguments."""
 
     kind: Class
     args: list[Value]
@@ -124,14 +124,14 @@ class Object(Value):
     born: int = 0
     place: tuple[str, int] = ("", 0)
     given: dict[str, Value] = field(default_factory=dict)
-    """Of a class with declared fields, such as a dataclass: what each was when it was made."""
+    """For a class with declared fields, such as a dataclass: the initial value of each."""
     changed: dict[str, Value] = field(default_factory=dict)
     """Attributes that code outside of the class has set."""
 
 
 @dataclass(slots=True, eq=False)
 class Apply(Value):
-    """A call that is not carried out: ``torch.randn(1, 3)``."""
+    """A call that is not evaluated: ``torch.randn(1, 3)``."""
 
     function: Value
     args: list[Value]
@@ -152,7 +152,7 @@ class Item(Value):
 
 @dataclass(slots=True, eq=False)
 class Operation(Value):
-    """An operator on values of which one is not known; ``node`` gives its form, ``operands`` stand for its parts."""
+    """An operator with an unknown operand; ``node`` has its form, ``operands`` the values of its parts."""
 
     node: ast.expr
     operands: list[Value]
@@ -160,7 +160,7 @@ class Operation(Value):
 
 @dataclass(slots=True, eq=False)
 class Hole(Value):
-    """Not known.  ``name`` is what the text calls it: an attribute, a key, a variable, a parameter."""
+    """An unknown value. ``name`` is its name in the text: an attribute, a key, a variable, a parameter."""
 
     name: str
 
@@ -174,7 +174,7 @@ class Choice(Value):
 
 @dataclass(slots=True, eq=False)
 class Tool(Value):
-    """An object of a library that is understood here (a parser, an open file), with its own ``state``."""
+    """A supported library object (a parser, an open file), with its own ``state``."""
 
     kind: str
     state: Any
@@ -183,7 +183,7 @@ class Tool(Value):
 
 @dataclass(slots=True, eq=False)
 class Method(Value):
-    """A method of a value that is no object of the workspace: ``"a,b".split``."""
+    """A method of a value that is not an object of the workspace: ``"a,b".split``."""
 
     receiver: Value
     name: str
@@ -208,7 +208,7 @@ def literal(value: Value) -> Any:
 
 
 def plain(value: Value) -> Any:
-    """What is known of it as plain data: names of a mapping that are not known are left out, other things are None."""
+    """The known parts as plain data: unknown names of a mapping are omitted, other unknown values are None."""
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items.items() if isinstance(each, (Const, Mapping, Sequence))}
     if isinstance(value, Sequence):
@@ -217,7 +217,7 @@ def plain(value: Value) -> Any:
 
 
 def added(into: list[Value], more: list[Value] | None) -> bool:
-    """Adds what is known, and says whether it is: of more items than any model is given none is added."""
+    """Adds known values, and returns whether it did: never more items than a model could take."""
     if more is None or len(into) + len(more) > MOST_TEXT:
         return False
     into += more
@@ -225,7 +225,7 @@ def added(into: list[Value], more: list[Value] | None) -> bool:
 
 
 def lift(data: Any, born: int = 0) -> Value:
-    """The description of a plain Python value.  Raises Unknown for anything else, and for what is too large."""
+    """The description of a plain Python value. Raises Unknown for anything else, and for values that are too large."""
     if isinstance(data, (str, bytes)) and len(data) > MOST_TEXT:
         raise Unknown
     if isinstance(data, int) and data.bit_length() > MOST_TEXT:
@@ -253,12 +253,12 @@ def truth(value: Value) -> bool | None:
 
 
 def is_known(value: Value) -> bool:
-    """Neither a hole nor nothing."""
+    """Whether it is neither a hole nor missing."""
     return not isinstance(value, Hole) and not (isinstance(value, Const) and value.value is None)
 
 
 def parts(value: Value) -> Iterator[Value]:
-    """What a value consists of, one level down."""
+    """The parts of a value, one level down."""
     if isinstance(value, Sequence):
         yield from value.items
     elif isinstance(value, Mapping):
@@ -288,7 +288,7 @@ def has_hole(value: Value, depth: int = 30) -> bool:
 
 
 def copied(value: Value, memo: dict[int, Value]) -> Value:
-    """A copy of what may be changed in place, aliases kept; the rest is shared."""
+    """A copy of everything mutable, keeping aliases; the rest is shared."""
     if not isinstance(value, (Sequence, Mapping, Object, Tool, Choice, Partial)):
         return value
     known = memo.get(id(value))

@@ -1,4 +1,4 @@
-"""The workspace as the interpreter sees it: trees, module names, registered classes, configuration files."""
+"""The workspace for the interpreter: trees, module names, registered classes, configuration files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_CONFIGURATION = {
 
 
 class Workspace:
-    """Facts of all files, and what is worked out from them; all of it is forgotten when it may have changed."""
+    """Facts of all files, and derived data, which is dropped when it may have changed."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -42,7 +42,7 @@ class Workspace:
         self.configuration_files: set[str] = set()
         self.modules = Modules(root)
         self.symbols = Symbols(self.facts, self.modules)
-        self._by_name: dict[str, set[str]] = {}  # name that is read -> files
+        self._by_name: dict[str, set[str]] = {}  # name read -> files
         self._by_class: dict[str, set[str]] = {}  # last name of a class -> files
         self._by_type: dict[str, set[str]] = {}  # name that a configuration gives as a type -> files
         self._typed: dict[str, set[str]] = {}  # configuration file -> such names
@@ -57,15 +57,15 @@ class Workspace:
         self._interesting: set[str] | None = None
         self._otherwise: dict[str, dict[str, set[str]]] | None = None
         self.settings: Callable[[str], list[tuple[Value, tuple[str, int]]]] = lambda near: []
-        """Configurations that scripts near a file use; set by the index, which reads the scripts."""
+        """Returns configurations of scripts near a file; set by the index, which reads the scripts."""
         self.declared: Callable[[str, set[str]], list[tuple[Mapping, tuple[str, int]]]] = lambda near, wanted: []
-        """Configurations that classes declare, by the names that are wanted; set by the index, too."""
+        """Returns configurations that classes declare, by wanted names; set by the index, too."""
         self._near: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
     # ---- facts
 
     def put(self, path: str, facts: Facts | None) -> bool:
-        """Takes a file's facts in place of those it had (None: it is gone).  Whether other files see a difference."""
+        """Replaces a file's facts (None: it was deleted). Returns whether other files see a difference."""
         if not path.endswith(embedded.EXAMPLES):
             inner = facts.examples if facts else None
             if inner is not None or path + embedded.EXAMPLES in self.facts:
@@ -102,7 +102,7 @@ class Workspace:
         return shape
 
     def put_configuration(self, path: str, exists: bool) -> None:
-        """A configuration file has come, has changed or has gone."""
+        """Handles a new, changed or deleted configuration file."""
         for name in self._typed.pop(path, ()):
             self._by_type[name].discard(path)
         text = (self.overlays.get(path) or files.read(path)) if exists else None
@@ -129,7 +129,7 @@ class Workspace:
                 yield kind.name.rpartition(".")[2], self._by_class
 
     def text(self, path: str) -> str | None:
-        """The Python text of a file, of an open document where there is one."""
+        """The Python text of a file, of the open document if there is one."""
         text = self.raw(path.removesuffix(embedded.EXAMPLES))
         return embedded.code(path, text) if text is not None else None
 
@@ -184,7 +184,7 @@ class Workspace:
         return self._by_name.get(name, set())
 
     def named_otherwise(self, name: str) -> dict[str, set[str]]:
-        """Files that import this name under another one, with those: ``from nets import build as build_net``."""
+        """Files that import this name under another one, with the latter: ``from nets import build as build_net``."""
         if self._otherwise is None:
             self._otherwise = {}
             for path, facts in self.facts.items():
@@ -195,7 +195,7 @@ class Workspace:
 
     def configuring(self, symbol: Symbol) -> list[str]:
         """Files with a configuration that names this class, by its own name or by one that it is registered under;
-        those that only say how they differ from another one come last."""
+        those that only override another one come last."""
 
         def order(path: str) -> tuple[bool, int, str]:
             facts = self.facts.get(path)
@@ -204,7 +204,7 @@ class Workspace:
         return sorted({path for key in self.keys_of(symbol) for path in self._by_type.get(key, ())}, key=order)
 
     def keys_of(self, symbol: Symbol) -> set[str]:
-        """What configurations may call a class."""
+        """The names that configurations may use for a class."""
         self._all_registered()
         return {symbol.name.rpartition(".")[2], *self._keys.get(symbol, ())}
 
@@ -219,7 +219,7 @@ class Workspace:
         return sorted(found, key=lambda symbol: not self.symbols.is_module(symbol))
 
     def interesting(self, node: ast.AST) -> bool:
-        """Whether a branch names a model, something that makes one, or something that captures one."""
+        """Whether a branch names a model, or something that makes or captures one."""
         names = getattr(node, "_fxlens_names", None)
         if names is None:
             names = frozenset(
@@ -316,7 +316,7 @@ class Workspace:
     # ---- configuration files
 
     def configuration(self, path: str) -> Any:
-        """The data of a configuration file of the workspace; None where there is none."""
+        """The data of a configuration file of the workspace; None if there is none."""
         path = os.path.normpath(path)
         if path not in self.configuration_files:
             return None
@@ -330,7 +330,7 @@ class Workspace:
         return self._data[path]
 
     def _set_in(self, path: str, further: int = _MOST_BASES) -> dict[str, Any]:
-        """What the names of a configuration in Python are, with those of the files that ``_base_`` names."""
+        """The names and values of a configuration in Python, with those of the files in ``_base_``."""
         names = self.base_names(path)[0]
         data = plain(Mapping({name: each for name, each in names.items() if isinstance(each, Value)}))
         bases = data.pop("_base_", None)
@@ -341,11 +341,11 @@ class Workspace:
         return data
 
     def label(self, path: str) -> str:
-        """How a file is named to the user."""
+        """A file's display name."""
         return os.path.relpath(path.removesuffix(embedded.EXAMPLES), self.root)
 
     def relative(self, path: str) -> str:
-        """A configuration file that a script names, as a path below the workspace folder; unknown ones as they are."""
+        """A configuration file that a script names, as a path below the workspace folder; unknown ones unchanged."""
         parts = [part for part in path.replace(os.sep, "/").split("/") if part not in (".", "..", "")]
         for length in range(len(parts), 0, -1):
             tail = os.sep + os.sep.join(parts[-length:])
@@ -355,7 +355,7 @@ class Workspace:
         return path
 
     def configurations(self, near: str, suffixes: tuple[str, ...]) -> list[str]:
-        """Configuration files with one of these suffixes, the nearest first, those in folders for such before
+        """Configuration files with one of these suffixes, the nearest first, those in configuration folders before
         others."""
         key = (os.path.dirname(near), suffixes)
         if key not in self._near:
@@ -372,7 +372,7 @@ class Workspace:
 
 
 def distance(one: str, other: str) -> int:
-    """How many steps two files are apart in the tree of folders."""
+    """The distance of two files in the tree of folders."""
     a, b = os.path.dirname(one).split(os.sep), os.path.dirname(other).split(os.sep)
     common = 0
     for left, right in zip(a, b, strict=False):
@@ -383,7 +383,7 @@ def distance(one: str, other: str) -> int:
 
 
 def _sets_names(path: str, facts: Facts) -> bool:
-    """Whether a Python file does little but give names values, as a configuration does."""
+    """Whether a Python file does little but assign values to names, like a configuration."""
     only = not facts.classes and len(facts.scopes) == 1 and len(facts.assigned) >= _LEAST_NAMES
     return only and path.endswith(".py") and os.path.basename(path) not in _NO_CONFIGURATION
 

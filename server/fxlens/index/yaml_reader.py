@@ -1,7 +1,7 @@
-"""The YAML that configurations are written in, as plain data.
+"""YAML configurations as plain data.
 
-Numbers as PyTorch's users mean them: ``1e-4`` is one.  ``!new:models.Net`` becomes a ``_target_``, other tags are
-passed over; of several documents the first is read.
+``1e-4`` is a number, as users expect. ``!new:models.Net`` becomes a ``_target_``, other tags are ignored; of several
+documents the first is read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FLOAT = re.compile(
 
 
 class CannotRead(ValueError):
-    """The text is no YAML."""
+    """The text is not YAML."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain data; a time stays the text that it is."""
+    """Reads plain data; a time stays text."""
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -1,1 +1,1 @@
-"""What both sides of the pipe between server and worker use.  Standard library only."""
+"""Used by both sides of the pipe between server and worker. Standard library only."""

@@ -1,6 +1,6 @@
-"""Processes as the system sees them: who descends from whom, what they use, and how they are ended.
+"""Processes of the system: their descendants, their use of resources, and how to end them.
 
-Used by both sides, so standard library only. What is asked of Linux gives nothing on other systems.
+Used by both sides, so standard library only. Functions that read Linux data return nothing on other systems.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 TRACKER_SECONDS = 4.0
-"""That a tracker of shared memory gets for its work: it may only just be starting."""
+"""Seconds for a tracker of shared memory to finish; it may have just started."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,7 +32,7 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            # A thread has those that it forked itself; orphans come to the first one.
+            # A thread lists the children that it forked itself; orphans are listed at the first one.
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += map(int, file.read().split())
     except OSError:
@@ -41,7 +41,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Process ids below ``pid``, whatever groups and sessions they have made for themselves."""
+    """Process ids below ``pid``, in any group and session."""
     found: list[int] = []
     waiting = [pid]
     while waiting and len(found) < _MOST:
@@ -52,18 +52,18 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def memory_of(pid: int) -> int:
-    """Bytes that a process has in memory and that no file holds, shared memory included; 0 where the system does not
-    say. What several share counts for each of them."""
+    """Bytes in memory that are not backed by a file, including shared memory; 0 if unknown. Shared memory counts for
+    each process."""
     return _sum(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
 
 
 def exact_memory(pid: int) -> int:
-    """The same with its part only of what several share. The system needs milliseconds to count it."""
+    """The same, but counting only its share of shared memory. This takes the system milliseconds."""
     return _sum(f"/proc/{pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
 
 
 def unmapped_memory(pid: int) -> int:
-    """Bytes that a process has in files of memory (memfd) and has not mapped: the system counts them for nobody."""
+    """Bytes in unmapped memory files (memfd), which the system counts for no process."""
     held = 0
     try:
         for fd in os.listdir(f"/proc/{pid}/fd")[:_MOST]:
@@ -84,23 +84,23 @@ def _sum(path: str, names: tuple[str, ...]) -> int:
 
 
 def kill_group(pid: int) -> None:
-    """Kills the processes of a group, where there are any."""
+    """Kills the processes of a group, if there are any."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def is_tracker(pid: int) -> bool:
-    """Whether a process is multiprocessing's tracker of shared memory: once nobody holds its pipe, it removes what is
-    left in /dev/shm, and ends."""
+    """Whether a process is multiprocessing's tracker of shared memory: once its pipe is closed, it removes the
+    remaining files in /dev/shm, and ends."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty once it has ended
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty after its end
             return b"multiprocessing.resource_tracker" in file.read()
     except OSError:
         return False
 
 
 def kill_job(pid: int) -> None:
-    """Kills a job with its group, but for its trackers: they end by themselves then, once they have done their work."""
+    """Kills a job with its group, except its trackers, which then finish and end by themselves."""
     if not kill_around_trackers(pid):
         kill_group(pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -108,8 +108,8 @@ def kill_job(pid: int) -> None:
 
 
 def kill_around_trackers(pid: int) -> list[int]:
-    """If trackers are among its descendants or its group, kills the process and all of these but the trackers. Gives
-    the trackers."""
+    """If there are trackers among its descendants or its group, kills the process and all of these except the trackers.
+    Returns the trackers."""
     below = [*descendants_of(pid), *filter(lambda each: _group(each) == pid, children_of(os.getpid()))]
     trackers = [each for each in below if is_tracker(each)]
     for each in {pid, *below} - {*trackers} if trackers else ():
@@ -126,7 +126,7 @@ def _group(pid: int) -> int | None:
 
 
 def end(pid: int) -> bool:
-    """Kills a child of this process with its group and waits for it; false where there is none."""
+    """Kills a child of this process with its group and waits for it; false if there is none."""
     kill_group(pid)
     try:
         os.kill(pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ def ask_to_end_with_parent() -> None:
 
 
 def adopt_orphans() -> bool:
-    """Linux: processes whose parents ended, below this one, become its children: it can find and end them."""
+    """Linux: orphans among its descendants become children of this process, so that it can find and end them."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,6 +1,6 @@
 """Messages between the server and the worker: a length, then JSON.
 
-Used by both sides, so standard library only.  No pickle: the worker runs code that the server must not trust.
+Used by both sides, so standard library only.  No pickle, since the worker runs untrusted code.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ VERSION = 1
 """Both sides must have the same number; the worker says its own in its first message."""
 
 MAX_FRAME = 64 << 20
-"""Bytes.  What is larger is not sent, and not read: nobody could look at it."""
+"""Bytes. Larger messages are neither sent nor read."""
 LARGE = 1 << 20
 """Bytes.  Larger frames are decoded in a thread (`decode`)."""
 
 Json = dict[str, Any]
-"""A message as it was read, before anybody knows of which kind it is."""
+"""A message as read, of unknown kind."""
 Data = Mapping[str, object]
 """A message to be written."""
 
 NO_CHANNEL_STATUS = 70
-"""Exit status of a job that cannot speak to the server any more: user code closed its descriptors."""
+"""Exit status of a job that cannot reach the server because user code closed its descriptors."""
 
 _HEADER = struct.Struct(">I")
 HEADER_SIZE = _HEADER.size
 
-# Bound now: the worker's user may replace what the json module exports.
+# Bound now, since user code may replace what the json module exports.
 _encoder = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str)
 _decoder = json.JSONDecoder()
-# A scanner in C keeps all other threads waiting; one that calls Python now and then lets them run in between.
+# A C scanner holds the GIL; one that calls Python now and then lets other threads run.
 _patient = json.JSONDecoder(
     object_hook=lambda found: found, parse_int=lambda text: int(text), parse_float=lambda text: float(text)
 )
@@ -40,7 +40,7 @@ _MOST_LISTS = 1 << 20  # these call no Python, so their number is limited; a gra
 
 
 class ProtocolError(Exception):
-    """The other side sent something that is no frame of this protocol."""
+    """The other side sent an invalid frame."""
 
 
 class TooLarge(Exception):
@@ -48,15 +48,15 @@ class TooLarge(Exception):
 
 
 def mismatch(hello: Json) -> str | None:
-    """A message for the user when the worker speaks another protocol; None when it is the same."""
+    """A message for the user when the worker speaks another protocol; None if it is the same."""
     if hello.get("protocol") == VERSION:
         return None
     return f"the worker speaks protocol {hello.get('protocol')}, this server {VERSION}; reinstall fxlens"
 
 
 def encode(message: Data) -> bytes:
-    """One frame.  Values JSON does not know become their ``str``; NaN and infinities become ``NaN``, ``Infinity``.
-    Raises TooLarge."""
+    """One frame.  Values unknown to JSON become their ``str``; NaN and infinities become ``NaN``, ``Infinity``. Raises
+    TooLarge."""
     body = _encoder.encode(message).encode("ascii")
     if len(body) > MAX_FRAME:
         raise TooLarge(f"it takes {len(body) >> 20} MiB, and at most {MAX_FRAME >> 20} MiB are shown")
@@ -64,7 +64,7 @@ def encode(message: Data) -> bytes:
 
 
 def body_size(header: bytes) -> int:
-    """Bytes that follow this header.  Raises ProtocolError where no sane frame starts like this."""
+    """The number of bytes after this header. Raises ProtocolError if it is invalid."""
     (size,) = _HEADER.unpack(header)
     if size > MAX_FRAME:
         raise ProtocolError(f"it announced a message of {size >> 20} MiB; at most {MAX_FRAME >> 20} MiB are read")
@@ -72,8 +72,8 @@ def body_size(header: bytes) -> int:
 
 
 def decode(body: bytes, patient: bool = False) -> Json:
-    """The message in a frame's body; a ``patient`` decoder lets other threads run meanwhile, and takes a little longer.
-    Raises ProtocolError for anything but a JSON object."""
+    """The message in a frame's body; a ``patient`` decoder lets other threads run, and takes a little longer. Raises
+    ProtocolError for anything but a JSON object."""
     if patient and body.count(b"[") > _MOST_LISTS:
         raise ProtocolError("it has millions of lists")
     try:
@@ -86,7 +86,7 @@ def decode(body: bytes, patient: bool = False) -> Json:
 
 
 def read_blocking(read: Callable[[int], bytes]) -> Json | None:
-    """One message through ``read(n)``, which gives up to n bytes and ``b""`` at the end; None at a clean end."""
+    """One message through ``read(n)``, which returns up to n bytes, and ``b""`` at the end; None at a clean end."""
 
     def exactly(count: int) -> bytes:
         parts = []

@@ -1,4 +1,4 @@
-"""What a job is given: the text to run, what belongs to it, and what it may take."""
+"""The request for a job: the text to run, its context, and its limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .protocol import Data
 
 @dataclass(frozen=True)
 class Limits:
-    """What one step of a job may take.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes``
-    a count."""
+    """The limits of one step of a job.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes`` a
+    count."""
 
     deadline: float = 10.0
     memory: int = 8 << 30
@@ -38,9 +38,9 @@ class Request:
     leaf_modules: tuple[str, ...] = ()
     tracer: Tracer | None = None
     known: Mapping[str, object] = field(default_factory=dict)
-    """What the rest of the workspace says of the file's classes (``sources.known``)."""
+    """Knowledge of the file's classes from the rest of the workspace (``sources.known``)."""
     cursor: str = ""
-    """The class that the user is in: it is traced first."""
+    """The class at the cursor, which is traced first."""
     batch: str = ""
     """The name of the batch dimension in shapes; empty: sizes only."""
     device: str = ""

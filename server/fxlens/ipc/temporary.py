@@ -1,5 +1,4 @@
-"""Folders for temporary files of user code, and for views. They are removed when the process that wrote them ends,
-however it ends.
+"""Folders for temporary files of user code, and for views. They are removed when their process ends, however it ends.
 
 Used by both sides, so standard library only.
 """
@@ -21,16 +20,16 @@ from .trees import remove_tree
 PREFIX = "fxlens-jobs-"
 VIEWS = "fxlens-views-"
 RECORDS = "fxlens-record-"
-_NEW_SECONDS = 60.0  # between the making of a folder and its lock nobody may take it for abandoned
+_NEW_SECONDS = 60.0  # a folder without a lock may be this new
 
 _held: dict[str, int | None] = {}
-"""The folders that this process has made and not removed, with the descriptors that hold their locks."""
+"""The folders that this process has created and not removed, with the descriptors of their locks."""
 _making = threading.RLock()
-_first = threading.Lock()  # taken by the first folder that this process makes, and kept
+_first = threading.Lock()  # acquired for the first folder of this process, and kept
 
 
 def make() -> str:
-    """A folder for jobs that only this user can enter; an empty string where none can be made: they then get none."""
+    """A folder for jobs that only this user can enter; empty if none can be created."""
     try:
         return create(PREFIX)
     except OSError:
@@ -38,11 +37,11 @@ def make() -> str:
 
 
 def create(prefix: str) -> str:
-    """A folder that only this user can enter. The first call also starts a thread that removes folders that killed
-    processes left."""
+    """A folder that only this user can enter. The first call also starts a thread that removes the folders of killed
+    processes."""
     folder = os.path.join(tempfile.gettempdir(), prefix + secrets.token_hex(8))
     with _making:
-        _held[folder] = None  # before it is there: a signal may end the process at any moment
+        _held[folder] = None  # before it exists, since a signal may end the process at any time
         try:
             os.mkdir(folder, 0o700)
         except OSError:
@@ -55,7 +54,7 @@ def create(prefix: str) -> str:
 
 
 def ours(folder: str) -> str:
-    """The folder, if it is one that ``make`` made; else an empty string."""
+    """The folder, if ``make`` created it; otherwise an empty string."""
     return folder if os.path.basename(folder).startswith(PREFIX) else ""
 
 
@@ -64,24 +63,24 @@ def of_job(folder: str, job: int) -> str:
 
 
 def prepare(folder: str) -> None:
-    """Makes the folder of a job, before its process: that can live a moment longer than who removes the folder."""
+    """Creates the folder of a job before its process, which may live a moment longer than the remover of the folder."""
     with contextlib.suppress(OSError):
         if folder:
-            os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed it with all in it
+            os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed the parent
             os.mkdir(folder, 0o700)
 
 
 def enter(folder: str) -> None:
-    """Has this process and what it starts put its temporary files there, if it is there."""
+    """Makes this process and its children put temporary files there, if it exists."""
     if not os.path.isdir(folder):
         return
     os.environ["TMPDIR"] = folder
     if "tempfile" in sys.modules:
-        tempfile.tempdir = None  # what it found before
+        tempfile.tempdir = None  # forget the cached folder
 
 
 def remove(folder: str, seconds: float = 60.0) -> None:
-    """Removes the folder with all that is in it, where there is one; links are not followed."""
+    """Removes the folder with all that is in it, if it exists; links are not followed."""
     if not folder:
         return
     remove_tree(folder, seconds)
@@ -90,8 +89,8 @@ def remove(folder: str, seconds: float = 60.0) -> None:
 
 
 def remove_all() -> None:
-    """The last that a process does: removes the folders that it still has; from then on none can be made. What does not
-    go at once is left to the workers in it: they remove their folder, too, when they see that this process went."""
+    """The last action of a process: removes its remaining folders; none can be created afterwards. Files that cannot be
+    removed at once are left to the workers, which also remove their folder when this process ends."""
     if os.getpid() == _owner:
         _making.acquire()
         for folder in list(_held):
@@ -103,10 +102,11 @@ atexit.register(remove_all)
 
 
 def sweep(where: str) -> list[str]:
-    """Removes the folders whose process was killed together with all that would have removed them; gives their paths.
+    """Removes the folders of processes that were killed together with everything that would have removed them; returns
+    their paths.
 
     The process that made a folder holds a lock on it, which the system drops with the process.  Only this user's
-    folders, and none that is reached by a link."""
+    folders, and none reached by a link."""
     swept = []
     for folder in _abandoned(where):
         lock = _locked(folder)
@@ -121,7 +121,7 @@ def sweep(where: str) -> list[str]:
 
 
 def _abandoned(where: str) -> Iterator[str]:
-    """Folders that may be: ours by their names and their owner, and not made just now."""
+    """Folders that may be abandoned: ours by name and owner, and not new."""
     if not hasattr(os, "getuid"):
         return
     with contextlib.suppress(OSError), os.scandir(where) as entries:
@@ -133,7 +133,7 @@ def _abandoned(where: str) -> Iterator[str]:
 
 
 def _locked(folder: str) -> int | None:
-    """A descriptor that holds the lock of the folder; None where another process has it, or the system has none."""
+    """A descriptor that holds the lock of the folder; None if another process has it, or the system has no locks."""
     try:
         import fcntl
     except ImportError:

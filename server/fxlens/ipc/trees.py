@@ -1,4 +1,4 @@
-"""Removing a folder that user code filled: however deep it is nested, and whatever its modes are.
+"""Removing a folder that user code filled, with any nesting and file modes.
 
 Used by both sides, so standard library only.
 """
@@ -17,9 +17,9 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 
 
 def remove_tree(folder: str, seconds: float = 60.0) -> bool:
-    """Removes a folder with all that is in it, or a link to one; false where some of it is left. Raises nothing.
+    """Removes a folder with all that is in it, or a link to one; false if some of it is left. Never raises.
 
-    Links in it are not followed. After so many ``seconds`` the rest is left: the next sweep goes on with it.
+    Links in it are not followed. After so many ``seconds`` the rest is left for the next sweep.
     """
     try:
         if os.path.islink(folder):
@@ -39,7 +39,7 @@ def _empty(folder: str, until: float) -> None:
     name, and nothing recurses."""
     os.chmod(folder, 0o700)
     at = os.open(folder, _FOLDER)
-    above: list[tuple[tuple[int, int], str, list[str]]] = []  # which folder, the name below it, what else is in it
+    above: list[tuple[tuple[int, int], str, list[str]]] = []  # the folder, the name below it, its other entries
     folders = _unlink_files(at)
     try:
         while time.monotonic() < until:
@@ -55,7 +55,7 @@ def _empty(folder: str, until: float) -> None:
                 identity, name, folders = above.pop()
                 at = _instead(at, os.open("..", _FOLDER, dir_fd=at))
                 if _identity(at) != identity:
-                    return  # somebody moves folders about
+                    return  # folders are being moved
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=at)
             else:
@@ -65,7 +65,7 @@ def _empty(folder: str, until: float) -> None:
 
 
 def _unlink_files(folder: int) -> list[str]:
-    """Removes what is no folder; gives the names of the folders."""
+    """Removes everything but folders; returns the names of the folders."""
     folders = []
     for name in os.listdir(folder):
         with contextlib.suppress(OSError):

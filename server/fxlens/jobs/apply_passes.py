@@ -1,4 +1,4 @@
-"""Applies passes to a model: both generated forwards, the difference of their results, and the changed model, which
+"""Applies passes to a model: returns both generated forwards and the difference of their results; the changed model
 stays in its process to be saved or exported."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TITLE = "Applying passes to"
 
 
 def work(job: Job) -> None:
-    """The result of ``options["passes"]``; then, as often as asked, ``{"out": folder}`` saves the changed model and
-    ``{"onnx": file}`` exports it, in the options too."""
+    """The result of ``options["passes"]``; then, for each further request, ``{"out": folder}`` saves the changed model
+    and ``{"onnx": file}`` exports it; both are also options."""
     from fxlens.worker import one_model
 
     changed: _Changed | None = None
@@ -67,7 +67,7 @@ class _Changed:
             self._error = _difference(expected, self._graph_module(*self.model.inputs))
 
     def _apply(self, changed: Any, choice: Choice) -> tuple[Any, list[str], list[str]]:
-        """The changed model, what the passes left as it was and why, and what else is worth knowing."""
+        """The changed model, nodes that the passes left unchanged and why, and further notes."""
         from fxlens.worker import errors, one_model
 
         left: list[str] = []
@@ -110,7 +110,7 @@ class _Changed:
         return {}
 
     def _to_export(self) -> Any:
-        """The changed model; the passes run again where an export needs another form of it."""
+        """The changed model; the passes run again if an export needs another form of it."""
         import torch
 
         if "quantize" not in self.choice.passes:
@@ -120,7 +120,7 @@ class _Changed:
 
 
 def _save(changed: Any, folder: Path, name: str) -> None:
-    """A folder that can be imported; it needs fxlib only where the model itself does."""
+    """A folder that can be imported; it needs fxlib only if the model itself does."""
     import warnings
 
     from fxlens.worker import one_model
@@ -161,12 +161,12 @@ def _export(changed: Any, model: Model, file: str) -> None:
 
 
 def _has_library() -> bool:
-    """Whether the interpreter has fxlib of its own: here it is loaded from beside the server."""
+    """Whether fxlib is installed in the interpreter; here it is loaded from the server's folder."""
     return any(True for _ in importlib.metadata.distributions(name="fxlens"))
 
 
 def _difference(expected: Any, given: Any) -> Difference:
-    """The largest relative difference of two results (2-norms); None where they are no tensors."""
+    """The largest relative difference of two results (2-norms); None if they are not tensors."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -179,7 +179,7 @@ def _difference(expected: Any, given: Any) -> Difference:
     found = []
     for one, two in pairs:
         if isinstance(one, torch.Tensor):
-            # What is not finite is the same in both.
+            # Non-finite values are the same in both.
             finite = [each.double().nan_to_num(0.0, 0.0, 0.0) for each in (one, two)]
             found.append(relative_error(finite[1], finite[0]))
     return max(found, default=None)

@@ -1,6 +1,6 @@
 """Runs torch.export and torch.compile on models, in addition to a trace.
 
-The processes of these jobs are forks of a zygote of their own, which has torch's compiler imported: that takes seconds.
+The processes of these jobs are forks of a separate zygote that has imported torch's compiler, which takes seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 ORDER = ("export", "compile", "strict", "shapes")
 _LEAST_SECONDS = 60.0  # for one capture of one model; ResNet-50 takes ten on a slow machine
-_SMALL = 2_000_000  # parameters; a larger model is captured without data where it runs so
+_SMALL = 2_000_000  # parameters; larger models are captured without data if possible
 
 
 class _Known(TypedDict):
-    """A finding of torch.fx's, as far as it matters to the others; ``number`` counts those of its model."""
+    """A finding of torch.fx, reduced to what the other captures need; ``number`` counts those of its model."""
 
     number: int
     code: str
@@ -43,7 +43,7 @@ class _Known(TypedDict):
 
 
 class Model(TypedDict):
-    """How a model was constructed and what it was called with, and what torch.fx has against it."""
+    """How a model was constructed and called, and torch.fx's findings about it."""
 
     construct: Origin
     inputs: Origin
@@ -80,7 +80,7 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
     try:
         module, inputs, has_data = made(namespace, target)
     except (construct.CannotConstruct, example_inputs.CannotUseInputs):
-        return  # the trace says so
+        return  # the trace reports it
     report = Report([_as_finding(each) for each in model["findings"]])
     judgement = None
     verdicts: list[Verdict] = []
@@ -88,7 +88,7 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
         job.step(name, target)
         found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         if not has_data and found.verdicts[name].outcome not in ("captured", "pinned"):
-            # On the meta device torch refuses more than where there is data.
+            # On the meta device torch rejects more than with data.
             module, inputs, has_data = *with_data(namespace, target), True
             found = judge(module, inputs, captures=[name], report=report, earlier=judgement)
         judgement = found
@@ -103,8 +103,8 @@ def _judge(job: Job, namespace: Any, target: Target, model: Model, wanted: Itera
 def _of_examples(
     job: Job, namespace: Any, target: Target, module: Any, judgement: Any, has_data: bool
 ) -> dict[int, list[Fix]]:
-    """Puts the findings on sizes of 1 where the user wrote these, and leaves out those on examples that nobody wrote.
-    The fixes, by the numbers of the findings that are left."""
+    """Moves findings on sizes of 1 to the place where the user wrote these, and drops those on generated examples.
+    Returns the fixes, by the numbers of the remaining findings."""
     from fxlens.worker import example_of_one
 
     fixes: dict[int, list[Fix]] = {}
@@ -121,7 +121,7 @@ def _of_examples(
 
 
 def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...], bool]:
-    """The model, its inputs, and whether they have data: they do, unless the model is large and runs without."""
+    """The model, its inputs, and whether they have data: yes, unless the model is large and runs without."""
     import copy
 
     module, inputs, meta = _made(namespace, target, real=False)
@@ -138,7 +138,7 @@ def made(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[An
 
 
 def with_data(namespace: Any, target: Target) -> tuple[Any, dict[str, Any] | tuple[Any, ...]]:
-    """The model and its inputs with data, also where the trace runs without."""
+    """The model and its inputs with data, even if the trace runs without."""
     return _made(namespace, target, real=True)[:2]
 
 
@@ -192,7 +192,7 @@ def _entries(
 
 
 def _proposals(finding: Any, read: Callable[[str], str | None]) -> list[Fix]:
-    """What might fix it for a capture, not checked yet; what helps torch.fx is there already."""
+    """Unchecked fixes for a capture; those for torch.fx exist already."""
     import dataclasses
 
     from fxlens.worker import render
@@ -222,10 +222,10 @@ async def run(
     captures: Iterable[str],
     on_change: Callable[[str, Captured], None] = lambda name, captured: None,
 ) -> tuple[dict[str, Captured], str | None]:
-    """What the captures do with some of the models of a file, by name; and a sentence for the user where not all was
-    asked.
+    """The verdicts of the captures on some of the models of a file, by name; and a sentence for the user if not
+    everything was run.
 
-    ``on_change`` gets what is known of a model with each verdict.
+    ``on_change`` is called with a model's results after each verdict.
     """
     models = {each: model for each in names if (model := _model(record, each)) is not None}
     asked = [each for each in ORDER if each in captures or (each == "shapes" and "export" in captures)]
@@ -253,7 +253,8 @@ async def run(
         at = outcome.step.get("target")
         if outcome.end == "done" or at not in left:
             break
-        # The model at work ended the process, or took all the time: its other verdicts stay, and the next one's turn.
+        # The current model ended the process, or used up the time: keep its other verdicts and continue with the next
+        # model.
         found[at] = _lost(found.get(at), asked, explain(outcome, request)["message"])
         on_change(at, found[at])
         reached = [*left].index(at)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LARGEST = 30_000_000  # parameters
-_MOST_FLOPS = 2_000_000_000  # of one call, as far as they are known
+_MOST_FLOPS = 2_000_000_000  # of one call, if known
 _NO_REASON = ("FX205", "FX207", "FX212", "FX214", "FX220", "FX221", "FX223", "FX226", "FX227")
-"""Rules whose findings change no result of the two calls: they are about modes, gradients, names and passes."""
+"""Rules whose findings do not change the results of the two calls: they concern modes, gradients, names and passes."""
 
 
 class Model(TypedDict):
@@ -38,7 +38,7 @@ class Model(TypedDict):
 
 
 def work(job: Job) -> None:
-    """Events: ``compared`` with the finding of each model of the message that differs from its graph."""
+    """Events: ``compared`` with the finding of each model that differs from its graph."""
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.construct import without_what_it_lacks
     from fxlib.diagnosis.comparison.of_example import Comparing
@@ -78,7 +78,7 @@ def work(job: Job) -> None:
 
 
 async def run(pool: Pool, request: Request, record: Record, without: Collection[str] = ()) -> dict[str, Compared]:
-    """What the comparison of its traced models says, by their names; not of the targets ``without``."""
+    """The results of comparing the file's traced models, by name; without the targets in ``without``."""
     models = [
         _model(target) for target in record["targets"] if target["name"] not in without and _is_comparable(target)
     ]
@@ -93,7 +93,7 @@ async def run(pool: Pool, request: Request, record: Record, without: Collection[
             log.warning("comparing the models of %s failed: %s", request.path, event["detail"])
 
     try:
-        # The first are those that hold others.
+        # Models that contain others come first.
         message = request.message("compare", models=models[::-1])
         outcome = await pool.run(message, request.limits, collect, background=True)
     except WorkerUnavailable:
@@ -119,7 +119,7 @@ def _model(target: Target) -> Model:
 
 
 def _laid(target: Target, finding: Finding) -> Compared:
-    """The finding; or a note on the one that explains it, where the model has silent ones already."""
+    """The finding, or a note on the existing silent finding that explains it."""
     silent = [
         (number, each)
         for number, each in enumerate(target["findings"])
@@ -141,7 +141,7 @@ def _laid(target: Target, finding: Finding) -> Compared:
 
 
 def _meets(one: Finding, other: Finding) -> bool:
-    """Whether two findings stand on the same lines."""
+    """Whether two findings share lines."""
     a, b = one["span"], other["span"]
     if a is None or b is None or a["file"] != b["file"]:
         return False

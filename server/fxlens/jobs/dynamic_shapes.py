@@ -51,8 +51,8 @@ def work(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Specification:
-    """``dynamic_shapes`` as source, in which ``Dim`` is torch's; the sizes by name at which the exported program
-    agreed with eager; and why other sizes were left out."""
+    """``dynamic_shapes`` as source, in which ``Dim`` is torch's; the sizes by name at which the exported program agreed
+    with eager; and why others were left out."""
 
     text: str = ""
     sizes: dict[str, list[int]] | None = None
@@ -61,7 +61,7 @@ class Specification:
 
 
 async def run(pool: Pool, request: Request, target: Target) -> Specification:
-    """The specification for a model.  Its ``problem`` is a sentence for the user where there is none."""
+    """The specification for a model.  Its ``problem`` is a sentence for the user if there is none."""
     name = target["name"]
     found = Specification(problem=f"The sizes of {name} could not be tried")
 

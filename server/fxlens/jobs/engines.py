@@ -32,7 +32,7 @@ async def run(pool: Pool, request: Request) -> list[Engine]:
     """The engines, available or not.
 
     Raises:
-        Failed: the interpreter cannot be asked.
+        Failed: the interpreter cannot be queried.
     """
     found: list[Engine] = []
     failure = ""

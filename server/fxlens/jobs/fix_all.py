@@ -1,4 +1,4 @@
-"""Applies the fixes of a file one after the other, each checked on the text that the ones before it left."""
+"""Applies the fixes of a file one after the other, each checked on the text after the earlier ones."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MOST_PROCESSES = 6
 
 
 def work(job: Job) -> None:
-    """Events: ``fixing`` with the number of a target before its turn; ``fixed`` with the texts by path before and
-    after, and all fixes that were applied so far."""
+    """Events: ``fixing`` with the number of a target before it is processed; ``fixed`` with the texts by path before
+    and after, and all fixes that were applied so far."""
     from fxlens.jobs.verify import checker_of
     from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, fix_all
@@ -89,20 +89,20 @@ def work(job: Job) -> None:
 
 
 class _Parts:
-    """Parts of a file, by the lines (from 1) at which they begin, of which each fix is to change one alone."""
+    """Parts of a file, by their first lines (from 1). Each fix may change only one of them."""
 
     def __init__(self, path: str, starts: Sequence[int]) -> None:
         self._path, self._starts = path, list(starts)
 
     def hold(self, fix: Fix) -> bool:
-        """Whether one of them holds all that the fix changes; where there are none, any fix."""
+        """Whether one of them contains all changes of the fix; always true without parts."""
         if not self._starts:
             return True
         touched = {bisect_right(self._starts, line) for edit in fix.edits for line in (edit.line, edit.end_line)}
         return len(touched) == 1 and all(edit.file == self._path for edit in fix.edits)
 
     def move(self, fix: Fix) -> None:
-        """Those below a fix that is applied now begin where it has moved them."""
+        """Shift the parts below an applied fix."""
         after = bisect_right(self._starts, fix.edits[0].line)
         lines = sum(edit.text.count("\n") - (edit.end_line - edit.line) for edit in set(fix.edits))
         self._starts[after:] = [start + lines for start in self._starts[after:]]
@@ -120,7 +120,7 @@ class Fixed:
     applied: Sequence[Applied] = ()
 
     def then(self, later: Fixed) -> Fixed:
-        """Both, one after the other."""
+        """Both results, one after the other."""
         before = {**later.before, **self.before}
         return Fixed({**self.texts, **later.texts}, before, [*self.applied, *later.applied])
 
@@ -167,9 +167,9 @@ async def run(
         except WorkerUnavailable:
             break
         fixed = fixed.then(turn.fixed)
-        if outcome.end == "done" or turn.again or parts:  # where these begin now, that process knew
+        if outcome.end == "done" or turn.again or parts:  # only that process knew the current first lines
             break
-        # The one whose fixes hang or crash is left as it is; the others go on in a new process.
+        # A target whose fixes hang or crash is left unchanged; the others continue in a new process.
         log.warning("fixing all of %s: the process ended at %s", request.path, targets[turn.number]["construct"])
         targets = targets[turn.number + 1 :]
     return fixed
@@ -181,7 +181,7 @@ def _with_texts(request: Request, texts: Mapping[str, str]) -> Request:
 
 
 class _Turn:
-    """What the events of one process say: the target at work, whether it has its second turn, what is fixed."""
+    """The state from one process's events: the current target, whether it is its second turn, and the fixes so far."""
 
     def __init__(self, path: str, count: int) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Lowers a model to an engine, and saves it where a folder is named; or says what that would give, as a preview.
+"""Lowers a model to an engine, and saves it if a folder is named; or makes a preview of that.
 
-A preview needs neither the engine nor data, so the server has it made by a fork like a trace.
+A preview needs neither the engine nor data, so it runs in a fork, like a trace.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXPORT_SECONDS = 60.0
 
 
 def work(job: Job) -> None:
-    """``preview`` among the options asks for the preview."""
+    """With ``preview`` among the options: a preview."""
     from fxlens.worker import one_model, user_file
 
     options = job.message["options"]
@@ -123,7 +123,7 @@ def _not_captured(error: Exception) -> Exception:
 
 
 def _captured(model: Model) -> tuple[Any, Any]:
-    """The model's trace and its inputs; where it has none, the model itself, which torch.export may take."""
+    """The model's trace and its inputs; if it has none, the model itself, which torch.export may capture."""
     from fxlens.worker import one_model
 
     try:
@@ -164,12 +164,11 @@ def _result(model: Model, report: LoweringReport, saved: str | None) -> LowerRes
 async def preview(
     pool: Pool, request: Request, target: str | None, options: Data, exported: bool, say: Callable[[str, float], None]
 ) -> LowerResult:
-    """What lowering a model would give.  Cancelling the task ends its process.
+    """A preview of lowering a model.  Cancelling the task ends its process.
 
     Args:
-        exported: whether torch.fx is known not to trace it, so that torch.export is asked, which needs torch's
-            compiler.
-        say: called with what is done and the fraction that is done by then.
+        exported: whether torch.fx is known not to trace it, so that torch.export is used, which needs torch's compiler.
+        say: called with the stage and the fraction done.
 
     Raises:
         Failed: it was refused, or its process died.

@@ -27,7 +27,7 @@ _MISSING = "so the rules FX4 (lowering) were not applied. Install it with `pip i
 
 
 class Model(TypedDict):
-    """How a model was constructed and what it was called with."""
+    """How a model was constructed and called."""
 
     construct: Origin
     inputs: Origin
@@ -59,7 +59,7 @@ def work(job: Job) -> None:
 
 
 def imported(known: frozenset[str]) -> list[str]:
-    """What of fxlib's lowering was imported beside the modules in ``known``, and is worth importing before the next
+    """The modules of fxlib's lowering that were imported besides ``known``, and are worth importing before the next
     job."""
     return [_CHECK] if _CHECK in sys.modules and _CHECK not in known else []
 
@@ -80,10 +80,10 @@ def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:
             model, concrete = own_tracer.graph_module(*given), None
         found = check(model, inputs.values, concrete_args=concrete)
     except Exception:
-        return []  # the trace reports what raises here; lowering has nothing to add
+        return []  # the trace reports this error
     findings = []
     for each in found:
-        # What stays only because something before it does is in the report of a lowering, not in the margin.
+        # Nodes that stay in PyTorch only because of an earlier one are in the lowering report, not in the margin.
         if each.cause is None:
             text = f"`{each.target}` stays in PyTorch when {target.name} is lowered: {each.reason}"
             reported = Reported(each.code, "hint", text, each.span, call_path=each.call_path, node=each.node)
@@ -95,7 +95,7 @@ def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:
 
 
 async def run(pool: Pool, request: Request, record: Record) -> tuple[Record, str | None]:
-    """The record with the findings of its targets on lowering; and a sentence for the user where not all of them were
+    """The record with the findings of its targets on lowering; and a sentence for the user if not all of them were
     checked."""
     models = {
         target["name"]: {"construct": target["construct"], "inputs": target["inputs"]}

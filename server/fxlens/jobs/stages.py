@@ -1,4 +1,4 @@
-"""A model in each form that it has on its way to an engine, node by node, and how far each value is from eager's."""
+"""A model in each of its forms on the way to an engine, node by node, with each value's difference from eager."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _stages(job: Job, options: Mapping[str, Any]) -> StagesResult:
     except one_model.Refused:
         if model.tracer is not None:
             raise
-        # torch.export may take it all the same; the stage of torch.fx says why it has none.
+        # torch.export may still capture it; the stage of torch.fx says why it has no trace.
     try:
         found = stages(
             model.module,

@@ -1,7 +1,7 @@
-"""The record of a file: every model in it, traced, whatever its code does.
+"""The record of a file: every model in it, traced.
 
-Findings of all models are sent first, then the graphs: what the user waits for is on the way before the rest.  When a
-process hangs or dies, the model at work gets the finding, and the others are traced in a new process.
+The findings of all models are sent first, then the graphs, since the user waits for findings. If a process hangs or
+dies, the current model gets the finding, and the others are traced in a new process.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES = 6
 _PART_SECONDS = 2.0
-"""From the start to where the models that are diagnosed by then are shown; each next time takes as long as all before,
-so that hundreds of models are not shown hundreds of times."""
-_STACK_AFTER = 0.9  # of the deadline, by the clock
-_STACK_LATE = 10.0  # when no busy machine is excused any more
+"""Seconds after which the models diagnosed so far are shown; the interval doubles each time, so that hundreds of models
+do not cause hundreds of updates."""
+_STACK_AFTER = 0.9  # of the deadline, in clock time
+_STACK_LATE = 10.0  # even on a busy machine
 
 
 # In the user's interpreter
@@ -43,7 +43,7 @@ _STACK_LATE = 10.0  # when no busy machine is excused any more
 def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``.  For a kept file also ``unfit`` if it has to be executed again, ``same`` for a model that an edit has not
-    changed, ``unknown`` if that cannot be told for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
+    changed, ``unknown`` if that is unclear for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
     rehearsal."""
     from fxlens.worker import (
         construct,
@@ -51,6 +51,7 @@ def work(job: Job) -> None:
         isolation,
         kept,
         models,
+        outside,
         pages,
         placeholders,
         problems,
@@ -115,6 +116,8 @@ def work(job: Job) -> None:
         if late or former:
             more = user_file.Replaced(late, former=former)
             job.send("findings", findings=[problems.replaced(job, read.tree, more)])
+        if wanted and outside.notes:
+            job.send("findings", findings=problems.from_outside(job, found))
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     if job.message.get("rehearse"):
@@ -132,8 +135,8 @@ def work(job: Job) -> None:
     }
     files = sorted({*files, *read.found.tests})
     job.send("end", files=files, asked=read.found.asked, third_party=packages, timings=timings)
-    # A model that is not traced again would not import what a placeholder stood for.
-    if isinstance(before, unchanged.Rehearsal) and not late and not former:
+    # A model that is not traced again would not import what a placeholder replaced, nor fetch anything.
+    if isinstance(before, unchanged.Rehearsal) and not late and not former and not outside.notes:
         job.send("learnt", **before.learnt(known))
 
 
@@ -152,7 +155,7 @@ def _before(job: Job, read: reading.Reading, namespace: ModuleType) -> unchanged
 
 
 def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
-    """The executed module, or None with a finding sent that says what it raised."""
+    """The executed module, or None after sending a finding with its error."""
     from fxlens.worker import problems, user_file
 
     try:
@@ -169,10 +172,10 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
     except BaseException as error:
         finding = problems.not_imported(job, tree, error)
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
-            # A placeholder may not be able to do what is asked of it.
+            # The error may come from a placeholder that lacks something.
             finding = record.graded(finding, "warning")
         if not (targets.looks_like_models(tree) or job.config_targets or targets.written(job.text)):
-            # setup.py, or the configuration of a documentation.
+            # setup.py, or a documentation's configuration.
             finding = record.graded(finding, "info")
     job.send("findings", findings=[finding])
     return None
@@ -211,7 +214,7 @@ async def run(
     on_first: Callable[[Record], None] | None = None,
     on_judged: Callable[[Callable[[], Record]], None] | None = None,
 ) -> Record:
-    """The record of the file.  Never raises for what user code does.
+    """The record of the file.  Never raises because of user code.
 
     ``on_findings`` gets the record without graphs as soon as all models are diagnosed.  ``on_first`` gets it when the
     models up to the one at the cursor are diagnosed, and, for a slow file, from time to time afterwards.  ``on_judged``
@@ -261,7 +264,7 @@ async def run(
 
 
 class _End(TypedDict):
-    """What is known of a file once its job is done."""
+    """The data of a file after its job."""
 
     files: list[str]
     asked: list[str]
@@ -270,7 +273,7 @@ class _End(TypedDict):
 
 
 class _Gathered:
-    """What the events of one or more processes say of a file."""
+    """Collects the events of one or more processes about a file."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -286,7 +289,7 @@ class _Gathered:
         kind = event.get("event")
         if kind == "target":
             target: Target = event["target"]
-            # A job that is done again in a new worker says everything again.
+            # A job that is repeated in a new worker sends everything again.
             self.targets[target["name"]] = target
             if target["status"] not in ("traced", "partial"):
                 self._complete.add(target["name"])
@@ -323,10 +326,10 @@ class _Gathered:
         self.targets = {name: each for name, each in self.targets.items() if name in self._complete}
 
     def lose(self, outcome: Outcome) -> bool:
-        """Notes why the process ended; whether there is a model to blame, so that the others can go on."""
+        """Records why the process ended; returns whether a model caused it, so that the others can continue."""
         found = explain(outcome, self._request)
         if outcome.step.get("assumed"):
-            # A search that hangs or crashes is no fault of the code.
+            # A search that hangs or crashes is not the code's fault.
             found = record.graded(found, "hint")
         name = outcome.step.get("target")
         if name is None:
@@ -340,7 +343,7 @@ class _Gathered:
         return True
 
     def record(self, hello: Json) -> Record:
-        """What is known now; ``hello`` is what the worker said of its interpreter."""
+        """The record so far; ``hello`` describes the worker's interpreter."""
         graphs = self._graphs
         known: list[Target] = [{**each, **graphs.get(each["name"], record.NO_GRAPH)} for each in self.targets.values()]
         return {

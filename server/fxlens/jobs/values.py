@@ -1,4 +1,4 @@
-"""A run of a model on its example inputs: the range of each node's values, and where they stop being finite."""
+"""A run of a model on its example inputs: the range of each node's values, and the first non-finite ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TITLE = "Running"
 
 _PIECE = 1 << 20
-"""Numbers that are looked at as doubles at once."""
+"""Numbers that are converted to doubles at once."""
 
 
 def work(job: Job) -> None:
@@ -58,7 +58,7 @@ def _values(job: Job) -> ValuesResult:
 
 
 def _range(value: Any) -> ValueRange:
-    """The smallest, largest and mean finite value, None where there is none; complex ones count by their magnitude."""
+    """The smallest, largest and mean finite value, None if there is none; complex ones count by their magnitude."""
     low, high, total, finite, nans = math.inf, -math.inf, 0.0, 0, 0
     for piece in _pieces(value.detach()):
         nans += int(piece.isnan().sum())

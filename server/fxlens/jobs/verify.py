@@ -1,6 +1,6 @@
 """Checks fixes: each is applied to a copy of the text, traced again and compared with eager.
 
-What there is no time for in one job is left to the next.
+Fixes for which one job has no time are left to the next.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = ("data", "captures", "severities")
 
 
 class Check(TypedDict):
-    """A finding whose fixes for a capture are to be checked; of those, where ``recipes`` names some, only these."""
+    """A finding whose fixes for a capture are to be checked; only those in ``recipes``, if given."""
 
     number: int
     finding: Finding
@@ -55,15 +55,15 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, its fixes, and the positions of those that
-    were left for lack of time; or ``unchecked`` with the remaining numbers of a model that cannot be checked, and
-    why.  Findings that were not reached have no event."""
+    were left for lack of time; or ``unchecked`` with the remaining numbers of a model that cannot be checked, and why.
+    Unreached findings have no event."""
     from fxlens.worker import render, scope, user_file
     from fxlens.worker.errors import brief
     from fxlib.diagnosis.engine.search import unhindered
     from fxlib.diagnosis.fixes.together import prove_together
     from fxlib.diagnosis.fixes.verdict import Target as Made
 
-    # Not by the clock: the next job begins each model anew, and on a busy machine would come no further.
+    # Not clock time: the next job constructs each model again, and on a busy machine would get no further.
     until = unhindered() + 2 * job.deadline
     models: list[Model] = job.message["models"]
     others = [Made(**each) for each in job.message["others"]]
@@ -101,7 +101,7 @@ def work(job: Job) -> None:
                 job.send("checking", number=check["number"])
                 settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
             except Exception as error:
-                # Such as a constructor that wants a file, which the trace went without.
+                # Such as a constructor that needs a file, which the trace did without.
                 numbers = [each["number"] for each in model["checks"][at:]]
                 job.send("unchecked", numbers=numbers, why=f"checking {model['name']} raises {brief(error)}")
                 break
@@ -110,8 +110,8 @@ def work(job: Job) -> None:
 
 
 def checker_of(capture: str) -> Callable[..., Checker]:
-    """Makes checkers of fixes for a capture. They construct a model as the trace does, without what this machine
-    lacks."""
+    """Makes checkers of fixes for a capture. They construct a model as the trace does, with placeholders for what this
+    machine lacks."""
     from fxlens.worker.construct import without_what_it_lacks
 
     if capture == "fx":
@@ -124,7 +124,7 @@ def checker_of(capture: str) -> Callable[..., Checker]:
 
 
 def _as_object(value: Any) -> Any:
-    """An entry of the record with the attributes of fxlib's own, in which sequences are tuples."""
+    """An entry of the record with the attributes of fxlib's own, whose sequences are tuples."""
     if isinstance(value, dict):
         return SimpleNamespace(**{name: each if name in _PLAIN else _as_object(each) for name, each in value.items()})
     return tuple(map(_as_object, value)) if isinstance(value, list) else value
@@ -179,7 +179,7 @@ async def run(
         ended, stuck = outcome.end != "done", checks.amount() == left
         if stuck and not together:
             break
-        together = together and not ended and not stuck  # nobody knows at which of the fixes
+        together = together and not ended and not stuck  # the failing fix is unknown
     if checks.failed:
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)
@@ -189,7 +189,7 @@ async def run(
 
 
 def models_of(record: Record) -> dict[str, dict[str, Any]]:
-    """How each model of a file is made and called, by name."""
+    """How each model of a file is constructed and called, by name."""
     return {
         target["name"]: {
             "construct": target["construct"]["text"],
@@ -221,7 +221,7 @@ class _Check:
 
 
 class _Checks:
-    """The findings of a record whose fixes are to be checked, and what has become of them."""
+    """The findings of a record whose fixes are to be checked, and their state."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class _Checks:
             for _, other in same:
                 more = _more_recipes(first, other)
                 if more and other["target"] in targets and not captures:
-                    # Through that model the problem may have other fixes, such as a leaf module.
+                    # For that model the problem may have other fixes, such as a leaf module.
                     others.append(_Check(shown, other, "fx", more, [], targets[other["target"]]))
         self._checks += others
         self.left = set(range(len(self._checks)))
@@ -256,7 +256,7 @@ class _Checks:
         self._at: int | None = None
 
     def models(self) -> list[Model]:
-        """What is left, by model, for the job."""
+        """The remaining checks by model, for the job."""
         made: dict[str, Model] = {}
         for number in sorted(self.left):
             check = self._checks[number]
@@ -275,7 +275,7 @@ class _Checks:
         return list(made.values())
 
     def amount(self) -> tuple[int, int]:
-        """What is left to check, to see whether a job got on."""
+        """The number of remaining checks, to see whether a job made progress."""
         return len(self.left), sum(check.known for check in self._checks)
 
     def take(self, event: Json) -> None:
@@ -293,7 +293,7 @@ class _Checks:
             self.failed = event["detail"]
 
     def give_up(self, why: str) -> None:
-        """The fix being checked has ended the process, and would do so again."""
+        """Give up the current fix, since it ended the process and would do so again."""
         if self._at is not None:
             self._lose(self._at, why)
 
@@ -303,7 +303,7 @@ class _Checks:
             self.lost[number] = why
 
     def explain(self, why: str) -> None:
-        """Notes on the fixes that were not checked why."""
+        """Notes why fixes were not checked."""
         for number in sorted({*self.left, *self.lost}):
             check = self._checks[number]
             reason = f"not checked: {self.lost.get(number, why)}"
@@ -311,7 +311,7 @@ class _Checks:
             self._show(check)
 
     def _settle(self, number: int, fixes: list[Fix], late: set[int]) -> None:
-        """Those that there was no time for come first in the next job."""
+        """Fixes for which there was no time come first in the next job."""
         check = self._checks[number]
         settled = check.fixes[: check.known] + [fix for at, fix in enumerate(fixes) if at not in late]
         waiting = [fix for at, fix in enumerate(fixes) if at in late]
@@ -332,13 +332,12 @@ class _Checks:
 
 
 def _all_checked(fixes: Sequence[Fix], captures: bool) -> bool:
-    """Whether that is known, from the round before another model's captures were asked for; beside one that is proven,
-    the others may stay unchecked."""
+    """Whether all fixes are checked, from an earlier round; if one is proven, the others may stay unchecked."""
     return captures and (all(fix["checked"] for fix in fixes) or any(fix["preferred"] for fix in fixes))
 
 
 def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
-    """Proven ones first, and one preferred at most."""
+    """Proven ones first, and at most one preferred."""
     found = False
     ranked: list[Fix] = []
     for fix in sorted(fixes, key=lambda fix: (not fix["preferred"], not fix["checked"])):
@@ -348,7 +347,7 @@ def _ranked(fixes: Iterable[Fix]) -> list[Fix]:
 
 
 def _more_recipes(first: Finding, other: Finding) -> list[str]:
-    """The recipes of one finding that the other has not."""
+    """The recipes of one finding that the other lacks."""
     known = {fix["id"] for fix in first["fixes"]}
     mine = [fix["id"] for fix in other["fixes"] if fix["capture"] == "fx"]
     return list(dict.fromkeys(each for each in mine if each not in known))

@@ -1,4 +1,4 @@
-"""What tools answer: plain data of a record, cut to a number of bytes."""
+"""The answers of tools: plain data from a record, cut to a number of bytes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Answer = dict[str, Any]
 
 
 def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
-    """The models of a file and what stops their capture; from a ``start`` on only the latter."""
+    """The models of a file and their findings; from a ``start`` on only the latter."""
     targets = [each for each in file.record["targets"] if model in (None, each["name"])]
     findings = [each for each in file.findings if model in (None, each["target"])]
     models = [_model(file, each) for each in targets]
     for each in models:
         if any(found["target"] == each["model"] for found in findings):
-            each.pop("reason", None)  # a finding says it
+            each.pop("reason", None)  # a finding has it
     return {
         "models": [] if start else models,
         "findings": [_finding(file, each) for each in findings[start:]],
@@ -38,7 +38,7 @@ def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
 
 
 def captures(file: Checked, model: str | None, start: int) -> Answer:
-    """What each capture does with a model, and the findings with the captures that each stops."""
+    """The verdict of each capture on a model, and the findings with the captures that each affects."""
     target = named(file, model)
     found: Answer = _model(file, target)
     found["fx"] = {"outcome": "captured" if found.pop("status") == "traced" else "fails"}
@@ -83,7 +83,7 @@ def fixes(file: Checked, line: int | None, code: str | None) -> Answer:
 
 
 def fixed(file: Checked, most: int) -> Answer:
-    """What all proven fixes together change, as a diff."""
+    """The changes of all proven fixes together, as a diff."""
     text = diff(file)
     titles = [fix["title"] for fix in file.fixed.applied]
     if len(text) > most:
@@ -125,7 +125,7 @@ def cost(path: str, result: Mapping[str, Any], notebook: Notebook | None, start:
 
 
 def lowered(path: str, result: Mapping[str, Any], notebook: Notebook | None, start: int) -> Answer:
-    """What an engine takes of a model, and what stays in PyTorch."""
+    """The parts of a model that an engine runs, and those that stay in PyTorch."""
     report = result["report"]
     places = _places(path, result, notebook)
     left = [layer for layer in report["layers"] if not layer["engine"]]
@@ -153,8 +153,8 @@ def named(file: Checked, model: str | None) -> Target:
 
 
 def fitted(head: Answer, answer: Answer, most: int) -> str:
-    """The answer as JSON of at most ``most`` bytes: of its longest list the end is left out, and counted, until another
-    one is the longest."""
+    """The answer as JSON of at most ``most`` bytes: entries at the end of its longest list are dropped and counted,
+    until another list is the longest."""
     answer = {**head, **{name: value for name, value in answer.items() if value not in ([], None, "")}}
     lists = {name: list(value) for name, value in answer.items() if isinstance(value, list)}
     answer.update(lists)
@@ -168,14 +168,14 @@ def fitted(head: Answer, answer: Answer, most: int) -> str:
         count = max(1, min(count, int(min(excess, sizes[longest] - second) / sizes[longest] * count)))
         del lists[longest][-count:]
         if not lists[longest]:
-            del answer[longest], lists[longest]  # an empty one would say that there is nothing
+            del answer[longest], lists[longest]  # an empty one would mean that there is nothing
         omitted[longest] = omitted.get(longest, 0) + count
         answer["omitted"] = omitted
     return _json(answer)
 
 
 def _json(value: Any) -> str:
-    """As JSON. Halves of surrogates, as in names of files that are not in UTF-8, are none for a reader."""
+    """As JSON. Lone surrogates, as in file names that are not UTF-8, are replaced."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -201,7 +201,7 @@ def _finding(file: Checked, finding: Finding) -> Answer:
 
 
 def _fix(file: Checked, fix: Fix) -> Answer | None:
-    """None where it has an edit that no cell of a notebook can have."""
+    """None if it has an edit that does not fit into a notebook's cell."""
     edits: list[Answer] = []
     for edit in fix["edits"]:
         own = key(edit["file"]) == key(file.record["path"])
@@ -235,7 +235,7 @@ def _own_line(path: str, node: Located) -> int | None:
 
 
 def _places(path: str, result: Mapping[str, Any], notebook: Notebook | None) -> dict[str, Answer]:
-    """Node name to its line, of those that the file has one of."""
+    """Node name to its line, for nodes that have one in the file."""
     lines = {each["name"]: _own_line(path, each) for each in result["located"]}
     return {name: line_of(notebook, line) for name, line in lines.items() if line is not None}
 

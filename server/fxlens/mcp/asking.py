@@ -1,4 +1,4 @@
-"""Questions about files as they are at this moment, one after the other."""
+"""Questions about the current files, one after the other."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class NotTrusted(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """Which text an answer is about.  ``digest`` is the beginning of its SHA-256; ``fresh`` says that neither the file
-    nor one that it imports was saved since the question was asked."""
+    """The text that an answer is about. ``digest`` is the start of its SHA-256; ``fresh``: neither the file nor one
+    that it imports was saved since the question."""
 
     file: str
     digest: str
@@ -53,7 +53,7 @@ class Version:
 
 
 class Folder:
-    """A folder that is asked about, and what the questions about it share: what is known of its files."""
+    """A folder, with the knowledge of its files that questions share."""
 
     def __init__(self, path: str, top: str | None = None) -> None:
         """``top``: as for `Project.read`."""
@@ -61,16 +61,16 @@ class Folder:
         self.around = checker.Surroundings(top)
         self.turn = asyncio.Lock()
         self.seen: dict[str, tuple[int, int]] = {}
-        self.told: set[str] = set()  # files whose text the index was given
+        self.told: set[str] = set()  # files whose text was passed to the index
 
     async def close(self) -> None:
         await self.around.close()
 
 
 class Asking:
-    """For one folder, whatever changes from one question to the next.  ``trusted``: its code may be run, by the workers
-    of ``pool``; ``to_trust`` says how it gets so.  ``unsaved`` gives the texts that an editor has and the disk has not,
-    by path.  ``alone()`` is entered while a model is run for real."""
+    """The context of one question about a folder. ``trusted``: its code may be run, by the workers of ``pool``;
+    ``to_trust`` says how to trust it. ``unsaved`` returns the editor's unsaved texts, by path. ``alone()`` is entered
+    while a model runs with data."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Asking:
         self.unsaved, self.alone = unsaved, alone
 
     async def warm(self) -> None:
-        """Starts what the first question would wait for."""
+        """Starts the processes that the first question would wait for."""
         if self.trusted:
-            with suppress(WorkerUnavailable):  # the first question says so
+            with suppress(WorkerUnavailable):  # the first question reports it
                 await self.pool.ready()
 
     async def check(
@@ -98,7 +98,7 @@ class Asking:
     ) -> tuple[Checked, Version]:
         """A file's record and findings; ``options`` are those of `Options`.
 
-        ``read_only``: where it may not be run, the findings are those of the text alone.
+        ``read_only``: if it may not be run, return only the findings from the text.
 
         Raises:
             CannotCheck: there is no such file.
@@ -157,7 +157,7 @@ class Asking:
         work: Callable[[str, str, _Release], Awaitable[Answer]],
         read: Callable[[Answer], list[str]],
     ) -> tuple[Answer, Version]:
-        """The next question about the folder waits until ``work`` has ended, or has called what it is given."""
+        """The next question about the folder waits until ``work`` has ended, or has called its argument."""
         path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(file)))
         for attempt in range(_TRIES):
             async with AsyncExitStack() as turn:
@@ -185,7 +185,7 @@ class Asking:
         return {**self.unsaved(), **({} if given is None else {path: given})}
 
     async def _look_around(self, path: str, unsaved: Mapping[str, str]) -> None:
-        """Tells the index what has changed in the folder since the last question."""
+        """Updates the index with changes in the folder since the last question."""
         if not self._may_run(path):
             return
         now = await asyncio.to_thread(_stamps, self.folder)
@@ -222,7 +222,7 @@ def _python(path: str, text: str) -> tuple[str, Notebook | None]:
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int]]:
-    """Of all files that the index reads; with the disk of another machine that may take long."""
+    """The states of all files that the index reads; slow on a network file system."""
     found = ((each.path, _stamp(each.path)) for each in indexed.walk(folder))
     return {path: stamp for path, stamp in found if stamp}
 

@@ -1,4 +1,4 @@
-"""The questions of agents: what each is for, what it takes, and how it is answered.  Knows no protocol."""
+"""The questions of agents: the purpose, arguments and answer of each. Independent of the protocol."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ ARGUMENTS: dict[str, Schema] = {
 
 
 class Misasked(Exception):
-    """The arguments of a question are not what it takes."""
+    """The arguments of a question are invalid."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One of them.  ``takes`` names its arguments, those of all questions included."""
+    """A question. ``takes`` names its arguments, including those of all questions."""
 
     name: str
     description: str
     takes: tuple[str, ...]
     _answering: _Answering
     _own: Mapping[str, Schema]
-    """Arguments that are other than `ARGUMENTS` has them."""
+    """Arguments that differ from `ARGUMENTS`."""
 
     def schema(self, **other: Schema | None) -> dict[str, Any]:
-        """JSON Schema of the arguments; ``other`` ones replace those of the same names, or leave them out (None)."""
+        """JSON Schema of the arguments; ``other`` replaces arguments by name, or removes them (None)."""
         known = {name: other.get(name, self._own.get(name, ARGUMENTS[name])) for name in self.takes}
         properties = {name: dict(each) for name, each in known.items() if each is not None}
         return {"type": "object", "properties": properties, "required": ["file"], "additionalProperties": False}
@@ -107,7 +107,7 @@ class Question:
 
 QUESTIONS: dict[str, Question] = {}
 NO_ANSWER = (CannotCheck, NotTrusted, Failed, Misasked)
-"""What is raised where there is none; the text is for who asked."""
+"""The errors for a question without an answer; their text is for the caller."""
 
 
 def question(name: str) -> Question:
@@ -118,8 +118,8 @@ def question(name: str) -> Question:
 
 
 def _question(*takes: str, without_model: str = "") -> Callable[[_Answering], _Answering]:
-    """Adds a question; what it is for is the function's documentation.  ``without_model`` says which is meant where
-    none is named, if not that of `ARGUMENTS`."""
+    """Adds a question; its description is the function's docstring. ``without_model`` describes the default model, if
+    not that of `ARGUMENTS`."""
 
     def add(function: _Answering) -> _Answering:
         name = function.__name__
@@ -133,7 +133,7 @@ def _question(*takes: str, without_model: str = "") -> Callable[[_Answering], _A
 
 
 def _problem(schema: Schema, value: Any) -> str:
-    """What the value has to be and is not."""
+    """The requirement that the value violates."""
     if schema["type"] == "string":
         if not isinstance(value, str):
             return "a text"

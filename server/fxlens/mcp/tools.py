@@ -50,7 +50,7 @@ async def serve(asking: Asking) -> None:
 
 
 class _Lines(io.TextIOWrapper):
-    """Messages, of which the SDK would drop each that holds half of a surrogate: that is replaced."""
+    """Messages with lone surrogates replaced, since the SDK would drop them."""
 
     def readline(self, size: int = -1) -> str:  # type: ignore[override]
         line = super().readline(size)
@@ -64,7 +64,7 @@ class _Lines(io.TextIOWrapper):
 
 
 def _taken_input() -> _Lines:
-    """Standard input, of which nothing else can read from now on."""
+    """Standard input, taken over so that nothing else can read from it."""
     own = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -12,7 +12,7 @@ from .table import PASSES, Choice, ordered
 def construction(target: str, construct: str, inputs: str, choice: Choice, indent: str = "    ") -> str:
     """The function: ``construct`` makes the model, ``inputs`` are its example inputs as written after ``<-``.
 
-    It needs torch alone where torch has the passes, too; else it says that it needs fxlib.
+    It needs only torch if torch has the passes, too; otherwise it says that it needs fxlib.
     """
     model, (inputs, concrete) = variable(choice.passes), _arguments(inputs)
     chosen = [PASSES[name] for name in ordered(choice.passes)]
@@ -37,13 +37,13 @@ def construction(target: str, construct: str, inputs: str, choice: Choice, inden
 
 
 def variable(names: Iterable[str]) -> str:
-    """What the changed model is called: ``fused``, ``quantized``, ``simplified``."""
+    """The variable name of the changed model: ``fused``, ``quantized``, ``simplified``."""
     made = [PASSES[name].made for name in ordered(names)]
     return next((each for each in ("quantized", "fused") if each in made), made[0])
 
 
 def _arguments(inputs: str) -> tuple[str, str]:
-    """The positional example inputs, and the constants of the graph as they are given to ``symbolic_trace``."""
+    """The positional example inputs, and the constants for ``symbolic_trace``."""
     call = ast.parse(f"f({inputs})", mode="eval").body
     assert isinstance(call, ast.Call)
     constants = [ast.unparse(each.value) for each in call.keywords if each.arg == "concrete_args"]
@@ -52,5 +52,5 @@ def _arguments(inputs: str) -> tuple[str, str]:
 
 
 def _snake(name: str) -> str:
-    """``TransformerEncoder`` in words; ``ResNet18`` and ``UNet`` are one."""
+    """Snake case of a name; ``ResNet18`` and ``UNet`` count as one word."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])(?!Net)|(?<=[A-Z])(?=[A-Z][a-z])(?!Net)", "_", name).lower()

@@ -1,5 +1,5 @@
-"""The passes that can be previewed, an entry each: what it is called, what it would find, how it is applied, and what
-it reports.  A pass of fxlib becomes one by an entry here."""
+"""The passes that can be previewed, an entry each: name, number of matches, application, and report. An entry here
+makes a pass of fxlib available."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Choice:
 
 
 Apply = Callable[[Callable[..., Any], Any, tuple[Any, ...], Choice], Any]
-"""Of the pass's function, the traced model, its example inputs and the choice: the changed model."""
+"""(the pass's function, the traced model, its example inputs, the choice) -> the changed model."""
 
 
 @dataclass(frozen=True)
 class Pass:
     """One pass.
 
-    ``function`` takes the traced model, and ``arguments`` as one would write them, with fields of the choice and
-    ``{inputs}`` in them.  ``count`` says how many nodes it may change, as far as a record shows.  ``apply`` is given
-    where calling the function with the model alone is not enough; ``left`` gives what it left as it was and why,
-    ``notes`` what else the user should know about the result.
+    ``function`` takes the traced model, and ``arguments`` as source text, with fields of the choice and ``{inputs}`` as
+    placeholders. ``count`` estimates from a record how many nodes it may change. ``apply`` is given if calling the
+    function with the model alone is not enough; ``left`` returns nodes left unchanged and why, ``notes`` further
+    remarks for the user.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Pass:
     left: Callable[[Any], list[str]] = lambda model: []
     notes: Callable[[Any], list[str]] = lambda model: []
     in_menu: bool = True
-    """Whether a code action offers it on a class where it finds something."""
+    """Whether a code action offers it on classes with a match."""
     of_torch: str = ""
-    """A function of torch's own that does the same to a module, for code that is to run without fxlib."""
+    """A function of torch that does the same, for generated code without fxlib."""
     made: str = "simplified"
-    """What the changed model is called in code."""
+    """The variable name of the changed model."""
 
     def run(self, model: Any, inputs: tuple[Any, ...], choice: Choice) -> Any:
         """The changed model; imports fxlib."""
@@ -95,7 +95,7 @@ def _no_ops(target: Target) -> int:
 
 
 def activations(target: Target) -> list[str]:
-    """The common names of the activations in a target, in order, as often as they are used."""
+    """The common names of the activations in a target, in order, with repetitions."""
     known = {name.replace("_", ""): name for name in ACTIVATIONS}
     return [known[_plain(node)] for node in target["nodes"] if _plain(node) in known]
 
@@ -127,7 +127,7 @@ def _plain(node: Node) -> str:
     return "dropout" if re.fullmatch(r"(feature)?(alpha)?dropout[123]?d?", name) else name
 
 
-# What a pass did
+# Reports of passes
 
 
 def _not_fused(model: Any) -> list[str]:
@@ -202,7 +202,7 @@ _TABLE = (
 )  # fmt: skip
 
 PASSES = {each.name: each for each in _TABLE}
-"""In the order in which several are applied: each leaves less to do for those after it."""
+"""In the order in which several are applied: each leaves less work for the next."""
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
@@ -223,10 +223,10 @@ def problem(choice: Choice) -> str | None:
 
 
 def counts(target: Target) -> dict[str, int]:
-    """How many nodes of a target each pass may change."""
+    """The number of nodes of a target that each pass may change."""
     return {name: each.count(target) for name, each in PASSES.items()}
 
 
 def replacements(present: Sequence[str]) -> dict[str, list[str]]:
-    """For each of these activations the classes that it can be swapped for."""
+    """For each of these activations, the classes that can replace it."""
     return {old: [new for other, new in ACTIVATIONS.items() if other != old] for old in present}

@@ -1,1 +1,1 @@
-"""Recording from a real run: how the workspace's modules are constructed and what they are called with."""
+"""Recording from a real run how the workspace's modules are constructed and called."""

@@ -1,7 +1,7 @@
 """``pytest -p fxlens.recording.pytest_plugin --fxlens-record``: the same recording inside a test run.
 
-It is named on the command line, or in ``addopts``: of a package whose plugin pytest finds by itself, pytest rewrites
-all asserts, in every run of its users.
+It is named on the command line, or in ``addopts``: if pytest found the plugin by itself, it would rewrite all asserts
+of this package in every run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Recording:
         start()
 
     def pytest_unconfigure(self) -> None:
-        """Also where no test was run, as with ``--help``."""
+        """Also called if no test was run, as with ``--help``."""
         shutil.rmtree(self.journals, ignore_errors=True)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

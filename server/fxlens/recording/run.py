@@ -1,4 +1,4 @@
-"""Runs a program with the recorder in it, and writes down what it saw."""
+"""Runs a program with the recorder in it, and writes its results."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _AGENT = Path(__file__).resolve().parent / "agent"
 
 @dataclass(frozen=True)
 class Recording:
-    """How a recorded program ended, and what the file of examples became.
+    """How a recorded program ended, and the result in the file of examples.
 
     Attributes:
-        status: the program's exit status, as a shell has it.
+        status: the program's exit status, as in a shell.
         attached: whether any process of it imported torch with the recorder in place.
-        removed: whether the program removed what was noted.
+        removed: whether the program removed the recorded facts.
         recorded: classes that this run saw.
-        notes: what was dropped from the file, and cells of a notebook that were left out.
+        notes: entries dropped from the file, and skipped cells of a notebook.
     """
 
     status: int
@@ -48,17 +48,17 @@ class Recording:
 
 
 def record(command: Sequence[str], folder: str, output: str, calls: int = 0, force: bool = False) -> Recording:
-    """Run ``command`` as it is, and merge the examples it gave into the file ``output``.  Where it has Python run a
-    notebook, the code cells are run in their order.
+    """Run ``command`` as it is, and merge its examples into the file ``output``. If it runs Python on a notebook, the
+    code cells are run in order.
 
     Args:
-        folder: the workspace whose classes are noted.
+        folder: the workspace whose classes are recorded.
         calls: interrupt the program after so many calls of an outermost module; 0: never.
         force: ``output`` may be an empty file of any name.
 
     Raises:
         OSError: the program cannot be started, or the file cannot be written.
-        ValueError: ``output`` exists and is no file of examples.
+        ValueError: ``output`` exists and is not a file of examples.
     """
     read(output, ours=force)
     journals = temporary.create(temporary.RECORDS)
@@ -66,7 +66,7 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
     cwd = None
     try:
         if len(command) > 1 and is_notebook(command[1]):
-            cwd = os.path.dirname(os.path.abspath(command[1]))  # where its kernel would run
+            cwd = os.path.dirname(os.path.abspath(command[1]))  # as its kernel would
             command, notes = _of_cells(command[0], os.path.abspath(command[1]), journals)
         status = _run(list(command), environment(folder, journals, calls), cwd)
         removed = not os.path.isdir(journals)
@@ -80,7 +80,7 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
 
 
 def _of_cells(python: str, path: str, folder: str) -> tuple[list[str], list[str]]:
-    """The command that runs a notebook's cells, written into the folder, and what is to be said of them."""
+    """The command that runs a notebook's cells, written into the folder, and remarks about them."""
     try:
         _, notebook = python_of(path, read_source(path))
     except ValueError as error:
@@ -108,11 +108,11 @@ def environment(folder: str, journals: str, calls: int) -> dict[str, str]:
 
 
 def read(path: str, ours: bool = True) -> examples.Examples:
-    """The examples of a file; none where there is no file.
+    """The examples of a file; none if there is no file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no file of examples; nor is, unless it is known to be ``ours``, one without any.
+        ValueError: it is not a file of examples; an empty one counts only if it is known to be ``ours``.
     """
     try:
         text = read_bytes(path, examples.MOST_BYTES).decode("utf-8")
@@ -127,11 +127,11 @@ def read(path: str, ours: bool = True) -> examples.Examples:
 
 
 def save(path: str, found: examples.Examples, folder: str) -> list[str]:
-    """Merges what was found into the file, as it is now; gives what was left out because it no longer fits.
+    """Merges the examples into the current file; returns those dropped because they no longer fit.
 
     Raises:
-        OSError, ValueError: the file cannot be read any more, or written. What was found is then kept in another one,
-            which the message names.
+        OSError, ValueError: the file cannot be read any more, or written. The examples are then saved in another file,
+            named in the message.
     """
     try:
         for _ in range(_TRIES):
@@ -161,7 +161,7 @@ def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
     try:
         status = process.wait()
     except KeyboardInterrupt:
-        # The terminal has interrupted the program, too: it ends in its own time, and what it saw is kept.
+        # The terminal has interrupted the program, too: it ends in its own time, and its recording is kept.
         try:
             status = process.wait(30)
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -174,7 +174,7 @@ def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> dict[int, Any]:
-    """What asks this process to end asks the program: what it saw is kept. Gives the handlers as they were."""
+    """Forward termination signals to the program, so that its recording is kept. Returns the former handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -182,5 +182,5 @@ def _pass_on(process: subprocess.Popen[bytes]) -> dict[int, Any]:
 
 
 def _end_with_this() -> None:
-    """In the program's process before it begins: it is asked to end where this one is killed."""
+    """Runs in the program's process before it starts: end it if this process is killed."""
     processes.ask_to_end_with_parent()

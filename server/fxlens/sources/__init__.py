@@ -1,2 +1,2 @@
-"""What the text of a project says: positions, classes, how models are made and called.  Standard library only: both
-sides of the pipe read it."""
+"""Facts from a project's text: positions, classes, how models are constructed and called. Standard library only: used
+by both sides of the pipe."""

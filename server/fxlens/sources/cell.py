@@ -1,4 +1,4 @@
-"""A notebook's cell of Python: between its lines and those of the notebook's text, as LSP counts."""
+"""A notebook's cell of Python: maps between its lines and those of the notebook's text, in LSP positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class Nowhere(Exception):
-    """What is to be said has no place in the cell, or in any."""
+    """A place is not in the cell, or in any."""
 
 
 @dataclass(frozen=True)
@@ -21,28 +21,28 @@ class Cell:
 
     uri: str
     number: int
-    """Among all cells of the notebook, from 1, as editors show it."""
+    """Its number among all cells of the notebook, from 1, as editors show it."""
     first: int
     """Its first line (from 0) in the notebook's text."""
     written: list[str]
     text: list[str]
-    """Its lines as the notebook's text has them."""
+    """Its lines in the notebook's text."""
 
     @property
     def after(self) -> int:
-        """The line that ends it in the notebook's text, and is in no cell."""
+        """The line after it in the notebook's text, which is in no cell."""
         return self.first + len(self.written)
 
     def range(self, value: Json, encoding: str) -> Json:
-        """Raises Nowhere where it begins in another cell."""
+        """Raises Nowhere if it begins in another cell."""
         start = self.position(value["start"], encoding)
         try:
             return {"start": start, "end": self.position(value["end"], encoding)}
-        except Nowhere:  # of a name that is never closed, all that follows is marked
+        except Nowhere:  # an unclosed bracket or string marks everything after it
             return {"start": start, "end": self._end(len(self.written) - 1, encoding)}
 
     def position(self, value: Json, encoding: str) -> Json:
-        """Raises Nowhere where it is in another cell."""
+        """Raises Nowhere if it is in another cell."""
         if not self.first <= value["line"] <= self.after:
             raise Nowhere
         if value["line"] == self.after:
@@ -50,8 +50,8 @@ class Cell:
         return {**value, "line": value["line"] - self.first}
 
     def edit(self, edit: Json, encoding: str) -> Json:
-        """The last line of a cell has no end of its own, as those before it in the notebook's text have.  Raises
-        Nowhere where the cell cannot have the edit: it reaches over several, or into a line that is not Python."""
+        """The edit in the cell, whose last line has no line end of its own. Raises Nowhere if the edit spans several
+        cells, or a line that is not Python."""
         start, end, text = edit["range"]["start"], edit["range"]["end"], edit["newText"]
         if not self.first <= end["line"] <= self.after or (end["line"] == self.after and end["character"]):
             raise Nowhere
@@ -77,7 +77,7 @@ class Cell:
         return {"line": line, "character": positions.character(self.written[line], 1 << 30, encoding)}
 
     def _is_commented(self) -> bool:
-        """Whether none of it counts as Python: another language, or text that does not parse."""
+        """Whether all of it is commented out: another language, or text that does not parse."""
         return all(text == f"# {written}" for text, written in zip(self.text, self.written, strict=True))
 
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from .positions import UNIT_BYTES
 
 Place = tuple[int, int]
-"""A line and a character of it, from 0, as the client counts."""
+"""A line and a character, from 0, in the client's encoding."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z|\Z")
 
 
 def changed(text: str, changes: Iterable[tuple[Place, Place, str] | str], encoding: str) -> str:
-    """The text after all changes, one after the other: stretches that are replaced, or whole new texts.
+    """The text after all changes in sequence: replaced ranges, or whole new texts.
 
-    Thousands take no longer than a few: each is done on the lines around it."""
+    Each change touches only the lines around it, so thousands are fast, too."""
     lines = _lines(text)
     for change in changes:
         if isinstance(change, str):
@@ -26,7 +26,7 @@ def changed(text: str, changes: Iterable[tuple[Place, Place, str] | str], encodi
         start = _index(lines, first, start, encoding)
         end = _index(lines, last, end, encoding)
         first, last = min(first, len(lines) - 1), min(last, len(lines) - 1)
-        # With the lines before and after: a carriage return may meet a line feed.
+        # Include the lines before and after, where a carriage return may meet a line feed.
         before, after = max(first - 1, 0), last + 2
         piece = [*lines[before:first], lines[first][:start], new, lines[last][end:], *lines[last + 1 : after]]
         made = _lines("".join(piece))
@@ -40,7 +40,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _index(lines: list[str], line: int, character: int, encoding: str) -> int:
-    """Where a place is in its line; beyond its end is the end, and beyond the last line the end of that."""
+    """The index of a position in its line; clamped to the end of the line and of the text."""
     if line >= len(lines):
         return len(lines[-1])
     content = lines[line].rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""Reading and replacing the files of a workspace: only ordinary ones, and never over a save made meanwhile.
+"""Reading and replacing the files of a workspace: only regular ones, and never overwriting a concurrent save.
 
 Standard library only: the worker runs it.
 """
@@ -32,23 +32,23 @@ __all__ = [
 ]
 
 MOST_BYTES = 10 << 20
-"""Of a source file: more is generated code or data, which nobody edits."""
+"""Of a source file: larger ones are generated code or data."""
 LONG = 150_000
-"""Characters of a text that the server does not parse while others wait: it takes most of a second on a busy machine.
-The jobs that run a file have no such limit."""
+"""Characters above which the server does not parse a text in the event loop: it takes most of a second on a busy
+machine. The jobs that run a file have no such limit."""
 READ_AT_ONCE = 60_000
-"""Characters of a text that is read within some ten milliseconds."""
+"""Characters of a text that is parsed within some ten milliseconds."""
 
 FOREIGN = frozenset({
     "node_modules", "__pycache__", "__pypackages__", "site-packages", "dist-packages", "venv", "build", "dist",
     "wandb", "lightning_logs",
 })  # fmt: skip
-"""Names of folders that hold what was installed, built or logged: together with those whose name starts with a dot,
-they are not the user's sources."""
+"""Folders with installed, built or logged files. These, and folders whose name starts with a dot, are not the user's
+sources."""
 ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ``ast.parse`` may raise for a text."""
 _COARSE = 50_000_000
-"""Nanoseconds by which the clock of a file system may be behind."""
+"""Nanoseconds by which a file system's clock may lag."""
 
 
 class Changed(Exception):
@@ -56,20 +56,20 @@ class Changed(Exception):
 
 
 def read_bytes(path: str, most: int = MOST_BYTES) -> bytes:
-    """What an ordinary file contains.
+    """The content of a regular file.
 
-    A pipe, socket or device is refused before a byte is read: reading it could wait for ever.
+    A pipe, socket or device is rejected before reading, which could wait forever.
 
     Raises:
-        OSError: it cannot be read, is no ordinary file, or is larger than ``most`` bytes.
+        OSError: it cannot be read, is not a regular file, or is larger than ``most`` bytes.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)  # that of a folder cannot be opened as a file
+        os.close(handle)  # a folder's handle cannot be opened as a file
         raise OSError(errno.EINVAL, "not an ordinary file", path)
     with open(handle, "rb") as file:
         data = file.read(most + 1)
-        if data is None:  # /proc/kmsg says that it is one
+        if data is None:  # /proc/kmsg claims to be a regular file
             raise OSError(errno.EAGAIN, "not an ordinary file", path)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", path)
@@ -77,7 +77,7 @@ def read_bytes(path: str, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: str, errors: str = "strict") -> str | None:
-    """A file's text in UTF-8 with its line ends; None where it cannot be read."""
+    """A file's text in UTF-8 with its line ends; None if it cannot be read."""
     try:
         return read_bytes(path).decode("utf-8", errors)
     except (OSError, ValueError):
@@ -95,13 +95,13 @@ def read_source(path: str) -> str:
 
 
 def began_now(coarse: int = _COARSE) -> int:
-    """The time for `changed_since`; ``coarse``: what may be before it, in nanoseconds."""
+    """The time for `changed_since`; ``coarse``: the tolerance in nanoseconds."""
     return time.time_ns() - coarse
 
 
 def changed_since(path: str, began: int) -> bool:
-    """Whether a file was written, or put in place of another, since then. Programs can set the time of writing, also to
-    one that is still to come; Windows has no other."""
+    """Whether a file was written, or put in place of another, since then. Programs can set the modification time, even
+    to the future; Windows has no other time."""
     try:
         state = os.stat(path)
     except OSError:
@@ -117,13 +117,13 @@ def write_source(path: str, before: str, text: str) -> None:
 
     Raises:
         Changed: the file no longer has the text ``before``.
-        OSError: it cannot be read or written, is protected against writing, or its encoding would write the rest of it
-            in another way, too.
+        OSError: it cannot be read or written, is protected against writing, or its encoding does not round-trip the
+            rest of it.
         UnicodeEncodeError: its encoding cannot express the new text.
     """
     path = os.path.realpath(path)
     data = _encoded(path, before, text)
-    if not os.access(path, os.W_OK):  # its folder alone decides whether it can be replaced
+    if not os.access(path, os.W_OK):  # only its folder's permissions protect it from replacement
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     state = os.stat(path)
     if state.st_nlink > 1:
@@ -149,10 +149,10 @@ def write_source(path: str, before: str, text: str) -> None:
 
 
 def write_after(path: str, before: bytes | None, data: bytes) -> None:
-    """Replaces what a file of our own had, or makes it where that is None and there was none.
+    """Replaces the known content of our own file; creates the file if the content is None and it did not exist.
 
     Raises:
-        Changed: somebody else has written or made it meanwhile.
+        Changed: it was written or created by someone else meanwhile.
         OSError: it cannot be read or written.
     """
     path = os.path.realpath(path)
@@ -169,7 +169,7 @@ def write_after(path: str, before: bytes | None, data: bytes) -> None:
 
 
 def _linked(made: str, path: str) -> bool:
-    """Gives a file a second name that nothing has yet; False where the disk has no links."""
+    """Links a file under a new name; False if the file system has no hard links."""
     try:
         os.link(made, path)
     except FileExistsError:
@@ -182,12 +182,12 @@ def _linked(made: str, path: str) -> bool:
 def _bytes(path: str, most: int) -> bytes | None:
     try:
         return read_bytes(path, most)
-    except OSError:  # gone, or larger
+    except OSError:  # deleted, or too large
         return None
 
 
 def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
-    """Makes or replaces a file at once: where the disk is full, what was there stays.
+    """Creates or replaces a file atomically: if the disk is full, the old content stays.
 
     Raises:
         OSError: it cannot be written.
@@ -209,7 +209,7 @@ def write_whole(path: str, data: bytes, mode: int = 0o666) -> None:
 
 @contextlib.contextmanager
 def _about(path: str) -> Iterator[None]:
-    """What cannot be written is said of this file, not of the one that was to take its place."""
+    """Report a write error for this file, not for the temporary one."""
     try:
         yield
     except OSError as error:
@@ -223,13 +223,12 @@ def _decoded(data: bytes) -> tuple[str, str]:
         return data.decode(encoding), encoding
     except UnicodeDecodeError:
         raise
-    except (LookupError, UnicodeError) as error:  # a codec of other things than text, or of names of hosts
+    except (LookupError, UnicodeError) as error:  # a codec that is not for text, or for host names
         raise SyntaxError(str(error)) from None
 
 
 def _encoded(path: str, before: str, text: str) -> bytes:
-    """The new bytes of a file. Of some encodings, what is decoded and encoded again is other bytes: then an edit of one
-    line would change them all."""
+    """The new bytes of a file. Some encodings do not round-trip: an edit of one line would then change all of them."""
     data = read_bytes(path)
     now, encoding = _decoded(data)
     if now != before:
@@ -259,7 +258,7 @@ def _overwrite(path: str, before: str, data: bytes) -> None:
         try:
             _put(file, data)
         except BaseException:
-            _put(file, old)  # its place on the disk is still there, however full that is
+            _put(file, old)  # its space is still allocated, even on a full disk
             raise
 
 
@@ -273,7 +272,7 @@ def _put(file: io.FileIO, data: bytes) -> None:
 
 
 def _take_over(handle: int, path: str, state: os.stat_result) -> bool:
-    """Gives a new file the owner, mode and attributes of the one that it replaces; False where that is not allowed."""
+    """Gives a new file the owner, mode and attributes of the one that it replaces; False if that is not permitted."""
     if not hasattr(os, "fchown"):
         return True
     try:
@@ -290,7 +289,7 @@ def _take_over(handle: int, path: str, state: os.stat_result) -> bool:
 
 
 def state_of(path: str) -> object:
-    """What changes when a file is written, or in a folder a name; None where there is none."""
+    """A state that changes when a file is written, or a folder's entries change; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a project's tests say about the models of a file: how they make them, and what they call them with.
+"""How a project's tests construct and call the models of a file.
 
 Standard library only: the worker runs it.  Tests are read, never executed.
 """
@@ -23,7 +23,7 @@ _SECONDS = 0.3
 _LEVELS = 6
 
 LookedAt = dict[str, object]
-"""The states of files and folders before they were looked at."""
+"""The states of files and folders before they were read."""
 
 
 def asked_for(found: list[Target], path: str) -> list[str]:
@@ -34,7 +34,7 @@ def asked_for(found: list[Target], path: str) -> list[str]:
 
 
 def mentions(test: str, names: Sequence[str], read: Callable[[str], str | None]) -> bool:
-    """Whether a file is a test that may say something about one of these models."""
+    """Whether a file is a test that may use one of these models."""
     if not names or not _is_test(os.path.basename(test)) or _size(test) > MOST_BYTES:
         return False
     text = read(test)
@@ -49,11 +49,11 @@ def add(
     read: Callable[[str], str | None],
     looked_at: LookedAt | None = None,
 ) -> list[str]:
-    """Adds candidates from tests to the targets that the file itself says too little about.
+    """Adds candidates from tests to targets for which the file itself has too little.
 
-    ``tree`` is the parsed file ``path``, ``folder`` the workspace folder above which nothing is looked at, ``read``
-    gives the text of a file.  Returns the tests that were used: when one changes, the result is out of date.  So it is
-    when anything else does that was ``looked_at``.
+    ``tree`` is the parsed file ``path``, ``folder`` the workspace folder above which nothing is read, ``read`` returns
+    the text of a file. Returns the tests that were used: the result is out of date once one of these, or anything in
+    ``looked_at``, changes.
     """
     names_asked = asked_for(found, path)
     wanted = {target.name: target for target in found if target.name in names_asked}
@@ -96,7 +96,7 @@ def _offer(target: Target, kind: str, source: Source) -> None:
 
 
 def near(path: str, folder: str | None, looked_at: LookedAt | None = None) -> Iterator[str]:
-    """Test files near ``path``, those that are named after it first."""
+    """Test files near ``path``, those named after it first."""
     looked_at = {} if looked_at is None else looked_at
     stem = os.path.splitext(os.path.basename(path))[0]
     found: dict[str, None] = {}
@@ -144,7 +144,7 @@ def _size(path: str) -> int:
 
 
 def _spellings(tree: ast.Module, path: str, wanted: dict[str, Target]) -> dict[str, str]:
-    """How a test spells the wanted classes of ``path``, as far as it imports them from there or from its package."""
+    """The names of the wanted classes of ``path`` in a test that imports them from there or from its package."""
     stem = os.path.splitext(os.path.basename(path))[0]
     package = os.path.basename(os.path.dirname(os.path.abspath(path)))
     homes = {package} if stem == "__init__" else {stem, package}

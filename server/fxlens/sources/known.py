@@ -1,8 +1,8 @@
-"""What the rest of the workspace says of a file's classes, as sources of constructions and inputs: recorded runs, the
-index's answers, and what was assumed for an earlier text.
+"""Knowledge of a file's classes from the rest of the workspace, as sources of constructions and inputs: recorded runs,
+the index, and assumptions from an earlier text.
 
-Standard library only.  The server makes it as plain data, by class; the worker adds it to the targets.  Every text can
-be evaluated beside the class: other modules are written as ``import_module("package.module")``.
+Standard library only. The server makes it as plain data, by class; the worker adds it to the targets. Every text can be
+evaluated in the class's module: other modules are written as ``import_module("package.module")``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .targets import Source, Target, arrange
 
 HOLE = "__hole__"
 _Imports = tuple[tuple[str, str, str | None], ...]
-"""A name, what it stands for in a module, and that module; without one, what it stands for is a module."""
+"""A name, its original name in a module, and that module; without one, it names a module."""
 _OURS = {"functools.partial": "partial", "types.SimpleNamespace": "SimpleNamespace"}
 
 
 class Known(TypedDict, total=False):
-    """Of one class: sources as plain data, the best first, and which part it plays (only the index says that).
+    """For one class: sources as plain data, the best first, and its part (from the index only).
 
-    ``captured`` says with what and where it is captured, ``aside`` why it looks like no model, ``root`` whether scripts
-    construct it and no other model contains it, ``holder`` which model does.
+    ``captured`` says how and where it is captured, ``aside`` why it does not look like a model, ``root`` whether
+    scripts construct it and no other model contains it, ``holder`` which model does.
     """
 
     construct: list[dict[str, Any]]
@@ -42,7 +42,7 @@ class Known(TypedDict, total=False):
 
 
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
-    """What the recorded runs of the folder ``root`` say of the classes of a file."""
+    """Knowledge of the classes of a file from the recorded runs of the folder ``root``."""
     found: dict[str, Known] = {}
     path, _ = place_of(path, 0, path)
     here = functools.cache(lambda file: is_named(file, root, path))
@@ -64,13 +64,13 @@ def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: st
 
 
 def arguments(text: str, imports: Iterable[str]) -> str | None:
-    """The arguments of a call with these modules imported where they are named; None where that is not Python."""
+    """The arguments of a call with these modules imported where they are named; None if it is not Python."""
     made = _written(f"f({text})", tuple((each.partition(".")[0], each, None) for each in imports))
     return made and made[2:-1]
 
 
 def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, Known]:
-    """What the index says of the classes of a file: ``answers`` as its service gives them."""
+    """Knowledge of the classes of a file from the index's ``answers``."""
     found: dict[str, Known] = {}
     for name, answer in answers.items():
         known = found[name] = {"construct": [], "inputs": [], **_part(answer, path, folder)}
@@ -92,7 +92,7 @@ def from_index(answers: Mapping[str, Any], path: str, folder: str) -> dict[str, 
 
 
 def _part(answer: Mapping[str, Any], path: str, folder: str) -> Known:
-    """Which part the index says that a class plays."""
+    """The part of a class by the index."""
     captured = ""
     for how, named, number in answer["captured"][:1]:
         file, line = place_of(named, number, path)
@@ -102,7 +102,7 @@ def _part(answer: Mapping[str, Any], path: str, folder: str) -> Known:
 
 
 def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
-    """What was found out about classes when they were traced last: it is tried before a new search."""
+    """Knowledge of classes from their last trace, which is tried before a new search."""
     found: dict[str, Known] = {}
     for target in targets:
         made, inputs = target["construct"], target["inputs"]
@@ -117,7 +117,7 @@ def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
 
 
 def same(one: Mapping[str, Known], other: Mapping[str, Known]) -> bool:
-    """Whether both say the same; on which lines does not matter."""
+    """Whether both are equal except for line numbers."""
     return _texts(one) == _texts(other)
 
 
@@ -130,7 +130,7 @@ def _texts(known: Mapping[str, Known]) -> dict[str, list[tuple[str, str | None]]
 
 
 def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
-    """All of it, what comes first being better."""
+    """All of them merged, the first being the best."""
     found: dict[str, Known] = {}
     for part in parts:
         for name, known in part.items():
@@ -160,13 +160,13 @@ def add(found: list[Target], known: Mapping[str, Known]) -> None:
 
 
 def _spelled(imports: Iterable[Iterable[Any]], path: str, folder: str) -> _Imports:
-    """What names stand for, with the modules of files as the file at ``path`` imports them."""
+    """The meaning of names, with the modules of files as the file at ``path`` imports them."""
     return tuple((name, target, file and _module_name(file, path, folder)) for name, target, file in imports)
 
 
-@functools.lru_cache(maxsize=1024)  # each edit asks about all examples of the file again
+@functools.lru_cache(maxsize=1024)  # each edit needs all examples of the file again
 def _written(text: str, imports: _Imports) -> str | None:
-    """The expression with imported names spelled out; None where it is no expression."""
+    """The expression with imported names spelled out; None if it is not an expression."""
     try:
         tree = ast.parse(text, mode="eval")
     except ERRORS:
@@ -188,7 +188,7 @@ def _imported(module: str) -> ast.expr:
 
 
 def _module_name(file: str, home: str, folder: str) -> str:
-    """What a file of the workspace is imported as, beside ``home``."""
+    """The import name of a workspace file, relative to ``home``."""
     name, root = import_name(file)
     if key(root) in {key(import_name(home)[1]), key(folder), key(os.path.join(folder, "src"))}:
         return name

@@ -1,4 +1,5 @@
-"""Where a class creates its submodules: the assignments to ``self`` in its methods, and the layers within them."""
+"""The places where a class creates its submodules: the assignments to ``self`` in its methods, and the layers within
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _LISTS = ("Sequential", "ModuleList")
 
 @dataclass(frozen=True)
 class Member:
-    """``path`` is the submodule's in an instance of the class ``owner``, whose text is ``first`` to ``last`` line."""
+    """``path`` is the submodule's path in the class ``owner``, whose text is from line ``first`` to ``last``."""
 
     owner: str
     path: str
@@ -26,8 +27,8 @@ class Member:
 
 
 def member_at(text: str, path: str, line: int, column: int) -> Member | None:
-    """The submodule whose creation is at a position: ``self.up1`` or ``Up`` in ``self.up1 = Up(64, 32)``; of one that
-    is written inside a Sequential, its class."""
+    """The submodule whose creation is at a position: ``self.up1`` or ``Up`` in ``self.up1 = Up(64, 32)``; for one
+    inside a Sequential, at its class."""
     if len(text) > _MOST:
         return None
     try:
@@ -59,7 +60,7 @@ def _parts(statement: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.exp
 
 
 def _created(path: str, value: ast.expr | None) -> Iterator[tuple[str, ast.expr]]:
-    """The class that is called, and those in the lists of modules that it is given."""
+    """The class that is called, and those in lists of modules passed to it."""
     if not isinstance(value, ast.Call):
         return
     yield path, value.func
@@ -67,7 +68,7 @@ def _created(path: str, value: ast.expr | None) -> Iterator[tuple[str, ast.expr]
     items = value.args if name in _LISTS else []
     if len(items) == 1 and isinstance(items[0], (ast.List, ast.Tuple)):
         items = items[0].elts
-    # After a star nobody knows the number of an item.
+    # After a star the index of an item is unknown.
     for number, item in enumerate(items):
         if isinstance(item, ast.Starred):
             return

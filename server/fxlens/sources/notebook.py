@@ -1,7 +1,7 @@
-"""A notebook's code cells as one Python text, and back from its lines to the cells.
+"""A notebook's code cells as one Python text, and the mapping from its lines to the cells.
 
-Each line of a cell stays one line of the same columns.  Where Python does not take a cell as it stands, its magics
-become comments, and all of it where it does not parse even so.
+Each line of a cell stays one line with the same columns. If a cell is not valid Python, its magics become comments, and
+if it still does not parse, all of it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from .files import ERRORS, LONG
 from .parsing import syntax_finding
 
 _PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun")
-"""Magics of a cell after which Python comes."""
+"""Cell magics that are followed by Python."""
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$")
 _ASSIGNED = re.compile(r"^([^=%!#]+= *)([%!].*)$")
 _HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 _PIECE = re.compile(r"""\\.?|#.*|'{3}|"{3}|'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]""")
-"""Of a line what says whether the next one begins a statement."""
+"""Tokens that decide whether the next line begins a statement."""
 _ENDS = {quotes: re.compile(rf"\\.?|{quotes}") for quotes in ('"""', "'''")}
 
 _END = "pass"
-"""Stands between two cells: what is at the end of one does not reach into the next."""
+"""Separates two cells, so that the end of one does not reach into the next."""
 _BLOCK = "if True:"
-"""Stands there before a cell that is indented as a whole, which IPython takes: so its columns stay."""
+"""Separator before a cell that is indented as a whole, which IPython accepts, to keep its columns."""
 
 
 _AFTER_EDIT = re.compile(r", at new lines? \d+(?: and \d+)*")
 
 
 class _Lines(NamedTuple):
-    """A cell's lines as they are written, and as Python takes them: where that does not parse, ``error`` says why.  Of
-    one that is not ``parsed`` that is not known."""
+    """A cell's lines as written, and as Python: if that does not parse, ``error`` says why. Unknown unless
+    ``parsed``."""
 
     written: list[str]
     python: list[str]
@@ -61,7 +61,7 @@ def module_path(path: str) -> str:
 
 
 def place_of(file: str, line: int, own: str) -> tuple[str, int | None]:
-    """A place that the index names, for the file that it knows as ``own``: lines of other notebooks are nobody's."""
+    """A place from the index, for the file that it knows as ``own``; lines of other notebooks are omitted."""
     notebook = file.removesuffix(".py")
     if not is_notebook(notebook):
         return file, line
@@ -69,7 +69,7 @@ def place_of(file: str, line: int, own: str) -> tuple[str, int | None]:
 
 
 def python_of(path: str, source: str) -> tuple[str, Notebook | None]:
-    """The Python text of a file, and where it is a notebook its cells.  Raises ValueError as `Notebook.read`."""
+    """The Python text of a file, and its cells if it is a notebook. Raises ValueError as `Notebook.read`."""
     notebook = Notebook.read(source, os.path.basename(path)) if is_notebook(path) else None
     return (notebook.text if notebook else source, notebook)
 
@@ -84,23 +84,23 @@ def line_of(notebook: Notebook | None, line: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Notebook:
-    """``written`` has the lines of ``text`` as they stand in the cells.  ``starts`` are the lines (from 1) at which the
-    code cells begin, ``cells`` their numbers among all cells, from 1."""
+    """``written`` has the lines of ``text`` as in the cells.  ``starts`` are the lines (from 1) at which the code cells
+    begin, ``cells`` their numbers among all cells, from 1."""
 
     text: str
     written: str
     starts: tuple[int, ...]
     cells: tuple[int, ...]
     broken: tuple[tuple[int, str, BaseException], ...] = ()
-    """Of the cells that do not parse: the line at which they begin, their text without magics, and why."""
+    """For cells that do not parse: their first line, their text without magics, and the error."""
     name: str = ""
-    """Of its file, in sentences."""
+    """Sentences about its file."""
     known: Mapping[str, _Lines] = field(default_factory=dict, compare=False, repr=False)
     """Its cells as they were read."""
 
     @classmethod
     def read(cls, source: str, name: str = "") -> Notebook:
-        """From the file's JSON.  Raises ValueError where it is no notebook."""
+        """From the file's JSON.  Raises ValueError if it is not a notebook."""
         try:
             data = json.loads(source)
         except RecursionError:
@@ -124,11 +124,11 @@ class Notebook:
         name: str = "",
         before: Mapping[str, _Lines] | None = None,
     ) -> Notebook:
-        """Of code cells, each with its number among all.  The one that is being ``typed`` stays where it does not
-        parse, as half-typed text of a file does.
+        """From code cells, each with its number among all. The one being ``typed`` is kept even if it does not parse,
+        like half-typed text in a file.
 
-        With what was ``known`` of a notebook ``before`` (of none: an empty mapping), others may wait: only other cells
-        than before are parsed, and none of a notebook that is `LONG`."""
+        With the ``known`` cells of ``before`` (or an empty mapping), it is fast enough for the event loop: only changed
+        cells are parsed, and none of a `LONG` notebook."""
         contents = list(contents)
         parsed = before is None or sum(len(content) for _, content in contents) <= LONG
         known: dict[str, _Lines] = {}
@@ -152,7 +152,7 @@ class Notebook:
         return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, known)
 
     def programs(self) -> list[tuple[int, str]]:
-        """The number of each cell, and its text as a program of its own: one that is indented as a whole is not."""
+        """The number of each cell, and its text as a program, dedented if it is indented as a whole."""
         lines, found = self.text.split("\n"), []
         for number, start, after in zip(self.cells, self.starts, [*self.starts[1:], self._last + 1], strict=True):
             own = lines[start - 1 : after - 2]
@@ -174,7 +174,7 @@ class Notebook:
         return found
 
     def holding(self, line: int) -> int | None:
-        """Which of ``cells`` holds a line of the text, or is ended by it; None where none does."""
+        """The index in ``cells`` of the one that contains a line of the text or ends at it; None if there is none."""
         found = bisect_right(self.starts, line) - 1
         return found if found >= 0 and line <= self._last else None
 
@@ -184,14 +184,14 @@ class Notebook:
         return (self.cells[at], line - self.starts[at] + 1) if self.starts else (1, line)
 
     def line(self, cell: int, line: int) -> int | None:
-        """The line of the text that is a line of a cell, all from 1; None where there is none."""
+        """The line of the text for a line of a cell, all from 1; None if there is none."""
         at = self.cells.index(cell) if cell in self.cells else None
         found = None if at is None else self.starts[at] + line - 1
         return found if found is not None and found >= 1 and self.holding(found) == at else None
 
     def said(self, text: str, line: int | None = None) -> str:
-        """A sentence about a line of the text, with lines of cells: those of its own cell by their numbers alone.
-        Lines that only an edit will make are left out."""
+        """A sentence about a line of the text, with lines of cells: those of its own cell without the cell. Lines that
+        exist only after an edit are left out."""
         own = None if line is None else self.place(line)[0]
 
         def named(match: re.Match[str]) -> str:
@@ -206,8 +206,8 @@ class Notebook:
         return self._lines.sub(named, _AFTER_EDIT.sub("", text))
 
     def placed(self, value: Any) -> Any:
-        """The plain data of a report, about cells: a span in the notebook has its ``cell``, which one that is a list
-        names with the file, and so has a row with a ``line`` beside its span."""
+        """The plain data of a report in terms of cells: a span in the notebook, and a row with a ``line`` beside its
+        span, get a ``cell``; a span that is a list names it with the file."""
         if isinstance(value, str):
             return self.said(value)
         if isinstance(value, Mapping):
@@ -243,7 +243,7 @@ class Notebook:
         """The record with lines of cells in its sentences.  Its places stay those of the text."""
 
         def told(finding: Finding) -> Finding:
-            if finding["code"] == "FX308":  # Python names lines of the cell that it cannot parse
+            if finding["code"] == "FX308":  # Python's message has lines of the cell
                 return finding
             span = finding["span"]
             at = span["line"] if span is not None and span["file"] == record["path"] else None
@@ -288,7 +288,7 @@ def _language(data: dict[str, Any]) -> str:
 
 
 def _cell_language(cell: dict[str, Any]) -> str:
-    """What the user chose for this cell in VS Code: shellscript, plaintext."""
+    """The language chosen for this cell in VS Code: shellscript, plaintext."""
     metadata = cell.get("metadata")
     chosen = metadata.get("vscode") if isinstance(metadata, dict) else None
     return str(chosen.get("languageId") or "") if isinstance(chosen, dict) else ""
@@ -307,7 +307,7 @@ def _read(content: str, parsed: bool) -> _Lines:
 
 
 def _problem(lines: list[str]) -> BaseException | None:
-    """Why Python cannot parse them."""
+    """The error of Python for them."""
     try:
         ast.parse("\n".join(lines))
     except ERRORS as error:
@@ -321,7 +321,7 @@ def _without_magics(lines: list[str]) -> list[str]:
         return [f"# {line}" for line in lines]
     made: list[str] = []
     inside = ""  # the brackets and the quotes that are open, and the backslash at the end of the line before
-    of_magic = False  # whether that line is a magic's
+    of_magic = False  # whether that line belongs to a magic
     for line in lines:
         if of_magic:
             made.append(f"# {line}")
@@ -338,7 +338,7 @@ def _without_magics(lines: list[str]) -> list[str]:
 
 
 def _open_after(line: str, inside: str) -> str:
-    """What is open at the end of a line, with a backslash where the next line continues it."""
+    """The open brackets and quotes at the end of a line, with a backslash if the next line continues it."""
     at = 0
     while found := (_ENDS.get(inside[-3:]) or _PIECE).search(line, at):
         piece, at = found[0], found.end()
@@ -355,7 +355,7 @@ def _open_after(line: str, inside: str) -> str:
 
 def _without_magic(line: str) -> str:
     if found := _MAGIC.match(line):
-        # In a block something has to stand there.
+        # A block must not be empty.
         return f"{found[1]}{'pass  ' if found[1] else ''}# {found[2]}"
     if found := _ASSIGNED.match(line):
         return f"{found[1]}None  # {found[2]}"

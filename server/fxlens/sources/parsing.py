@@ -16,8 +16,8 @@ _MAGIC = re.compile(r"^[%!](?=\S)", re.MULTILINE)
 
 
 def without_magics(text: str) -> str:
-    """A file of cells (``# %%``) with the lines that only IPython understands, such as ``%timeit f(x)`` and ``!ls``, as
-    comments of the same length."""
+    """A file of cells (``# %%``) with IPython-only lines, such as ``%timeit f(x)`` and ``!ls``, as comments of the same
+    length."""
     return _MAGIC.sub("#", text) if _CELL.search(text) else text
 
 
@@ -31,7 +31,7 @@ def syntax_problem(text: str, path: str) -> Finding | None:
 
 
 def syntax_finding(error: BaseException, text: str, path: str) -> Finding:
-    """The finding for what parsing the text raised; it marks the rest of the line from where Python stopped."""
+    """The finding for a parse error; it marks the rest of the line from where Python stopped."""
     lines = positions.lines_of(text)
     line = min(_number(error, "lineno"), len(lines))
     content = lines[line - 1]
@@ -44,6 +44,6 @@ def syntax_finding(error: BaseException, text: str, path: str) -> Finding:
 
 
 def _number(error: BaseException, name: str) -> int:
-    """A line or column of an error, from 1: user code can raise one with anything in it."""
+    """A line or column of an error, from 1: user code can raise one with any content."""
     value = getattr(error, name, None)
     return value if isinstance(value, int) and value > 0 else 1

@@ -1,4 +1,4 @@
-"""How paths are compared, what files are imported as, and where the user's caches are."""
+"""Comparison of paths, import names of files, and the user's cache folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)
 
 
 def key(path: str) -> str:
-    """The same for every way to write one file's path: links resolved, case folded where the system does."""
+    """A key that is equal for all spellings of one file's path: links resolved, case folded if the system does."""
     return os.path.normcase(os.path.realpath(path))
 
 
 def is_named(file: str, root: str, path: str) -> bool:
     """Whether ``file``, as it is written in a file of the folder ``root``, is the one at ``path``.
 
-    Links are resolved only of what is there, and has the same name in some folder or is a link itself: thousands of
-    entries would take seconds.
+    Links are resolved only for existing paths with the same file name or that are links themselves, since resolving
+    thousands of entries takes seconds.
     """
     named = os.path.normpath(os.path.join(root, file))
     alike = _name(named) == _name(path) or os.path.islink(named) or os.path.islink(path)
@@ -37,7 +37,7 @@ def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[
     """The dotted name under which a file is imported, and the folder that must be on the path for it.
 
     Folders with an ``__init__`` are packages, and as many more as the relative imports of the file need, or as
-    ``packages`` says, whatever they are called.  ``text`` is what the file says, where that is not what is on disk.
+    ``packages`` says, whatever their names. ``text`` is the file's text, if it differs from the disk.
     """
     folder, file = os.path.split(os.path.abspath(path))
     stem = os.path.splitext(file)[0]
@@ -52,7 +52,7 @@ def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[
 
 
 def _levels(text: str) -> int:
-    """How many folders upwards the relative imports of a text go, its own counted."""
+    """The number of folders that the relative imports of a text go up, counting its own."""
     return max((len(dots) for dots in _RELATIVE.findall(text)), default=0)
 
 
@@ -64,17 +64,17 @@ def _text(path: str) -> str:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder, which need not be there nor be possible, in
-    ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or ``%LOCALAPPDATA%\\fxlens``."""
+    """A folder, which may not exist or be usable, in ``$XDG_CACHE_HOME/fxlens``, ``~/Library/Caches/fxlens`` or
+    ``%LOCALAPPDATA%\\fxlens``."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
     elif sys.platform == "darwin":
         base = os.path.expanduser("~/Library/Caches")
     else:
         base = os.environ.get("XDG_CACHE_HOME", "")
-        # The XDG specification: one that is not absolute is ignored.
+        # The XDG specification says to ignore a relative path.
         base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
-        if not os.path.isabs(base):  # nor is $HOME: what is nowhere is not kept
+        if not os.path.isabs(base):  # $HOME is relative, too: do not cache
             base = os.devnull
     return Path(base) / "fxlens" / name
 
@@ -86,13 +86,13 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this folder or leads into it, as both are written: nothing is looked up."""
+    """Whether a path is this folder or leads into it, textually, without resolving anything."""
     path, folder = (os.path.normcase(os.path.normpath(each)) for each in (path, folder))
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def relative(path: str, folder: str = os.curdir) -> str:
-    """The path as seen from a folder; unchanged where none leads there, such as from another drive."""
+    """The path as seen from a folder; unchanged if there is none, such as between drives."""
     try:
         return os.path.relpath(path, folder)
     except ValueError:

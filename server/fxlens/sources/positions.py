@@ -1,4 +1,5 @@
-"""Positions: spans count UTF-8 bytes from line 1, editors count UTF-16 units (or what was negotiated) from line 0."""
+"""Positions: spans count UTF-8 bytes from line 1, editors count UTF-16 units (or the negotiated encoding) from line
+0."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
 
 class Position(TypedDict):
-    """A place as LSP counts: line and character from 0."""
+    """An LSP position: line and character from 0."""
 
     line: int
     character: int
 
 
 class Range(TypedDict):
-    """A stretch as LSP counts."""
+    """An LSP range."""
 
     start: Position
     end: Position
@@ -40,12 +41,12 @@ class LineEdit(NamedTuple):
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as Python's parser and LSP count them; form feeds and the like do not end a line."""
+    """Lines as counted by Python's parser and LSP; form feeds and the like do not end a line."""
     return LINE_END.split(text)
 
 
 def line_end(text: str) -> str:
-    """How the first line of a text ends, as a new one is to."""
+    """The line end of a text's first line, for new lines."""
     found = LINE_END.search(text)
     return found[0] if found else "\n"
 
@@ -85,7 +86,7 @@ def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
 
 
 def class_end(text: str, name: str) -> int:
-    """The line (from 0) after the last of the class of this name; the end of the text where it is not found."""
+    """The line (from 0) after the last of the class of this name; the end of the text if it is not found."""
     for found, statement in classes(ast.parse(text)):
         if found == name and statement.end_lineno:
             return statement.end_lineno
@@ -93,7 +94,7 @@ def class_end(text: str, name: str) -> int:
 
 
 def line_edits(old: str, new: str) -> list[LineEdit]:
-    """The edits that make the new text of the old one."""
+    """The edits that turn the old text into the new one."""
     before, after = _with_ends(old), _with_ends(new)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     return [
@@ -104,7 +105,7 @@ def line_edits(old: str, new: str) -> list[LineEdit]:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text with these edits of it."""
+    """The text after these edits."""
     lines = [line.encode("utf-8", "surrogatepass") for line in _with_ends(text)]
     starts = [0, *itertools.accumulate(map(len, lines))]
     whole = b"".join(lines)
@@ -123,7 +124,7 @@ def _with_ends(text: str) -> list[str]:
 
 
 def first_difference(old: str, new: str) -> int | None:
-    """The first line (from 0) in which two texts differ; None where they are the same."""
+    """The first line (from 0) in which two texts differ; None if they are equal."""
     if old == new:
         return None
     one, other = lines_of(old), lines_of(new)
@@ -134,7 +135,7 @@ def first_difference(old: str, new: str) -> int | None:
 
 
 def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
-    """Which line (from 1) of the old text is which of the new: those before the first and after the last difference."""
+    """Maps lines (from 1) of the old text to the new one: those before the first and after the last difference."""
     limit = min(len(old), len(new))
     head = 0
     while head < limit and old[head] == new[head]:
@@ -148,7 +149,7 @@ def moved_lines(old: list[str], new: list[str]) -> dict[int, int]:
 
 
 def moved_span(span: Span, moved: dict[int, int]) -> Span | None:
-    """The span in the new text; None where one of its lines has been edited."""
+    """The span in the new text; None if one of its lines was edited."""
     lines = [moved[number] for number in range(span["line"], span["end_line"] + 1) if number in moved]
     if not lines or len(lines) <= span["end_line"] - span["line"]:
         return None
@@ -156,7 +157,7 @@ def moved_span(span: Span, moved: dict[int, int]) -> Span | None:
 
 
 def span_of_line(text: str, path: str, line: int) -> Span:
-    """The span of what is written on a line: without its indentation, its comment and the blanks after it."""
+    """The span of a line without indentation, comment and trailing blanks."""
     lines = lines_of(text)
     content = lines[line - 1] if 0 < line <= len(lines) else ""
     start = len(content) - len(content.lstrip())
@@ -165,7 +166,7 @@ def span_of_line(text: str, path: str, line: int) -> Span:
 
 
 def byte_length(text: str) -> int:
-    """Its UTF-8 bytes, as columns are counted."""
+    """The number of UTF-8 bytes, as columns are counted."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 

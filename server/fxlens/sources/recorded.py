@@ -7,8 +7,8 @@
     train = ["torch.randn(4, 3, 64, 64)"]
     eval = ["torch.randn(1, 3, 96, 96)"]
 
-``imports`` names modules that the expressions need, ``missing`` what could not be written as an expression (it stands
-as ``...``).  Read as data, like the project's configuration.
+``imports`` names modules that the expressions need, ``missing`` values without an expression (written as ``...``).
+Read as data, like the project's configuration.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ HEADER = """\
 
 @dataclass
 class Example:
-    """One construction of a class, and the inputs that modules made in this way were called with.
+    """One construction of a class, and the inputs of calls of such modules.
 
     Attributes:
-        construct: an expression such as ``Net(10)``, or "" where only calls are known.
+        construct: an expression such as ``Net(10)``, or "" if only calls are known.
         train, evaluation: the text between the parentheses of each distinct call, by the mode of the module.
         imports: modules to import before these are evaluated.
-        missing: what has no expression.
+        missing: values without an expression.
     """
 
     construct: str
@@ -70,7 +70,7 @@ Examples = dict[str, list[Example]]
 
 
 def from_facts(facts: Iterable[dict[str, Any]], folder: str) -> Examples:
-    """Examples from what the journals hold, for the classes of files in ``folder``."""
+    """Examples from the journals, for the classes of files in ``folder``."""
     root = os.path.realpath(folder)
     found: dict[str, dict[str, Example]] = {}
     for fact in facts:
@@ -89,7 +89,7 @@ def from_facts(facts: Iterable[dict[str, Any]], folder: str) -> Examples:
 
 
 def _is_whole(fact: dict[str, Any]) -> bool:
-    """Whether a line of a journal says all that it should: the program can write there, too."""
+    """Whether a line of a journal is complete, since the program can write there, too."""
     texts = ["file", "name", "construct", *(["inputs"] if fact["event"] == "called" else [])]
     lists = [fact.get(name) for name in ("imports", "missing")]
     return all(isinstance(fact.get(name), str) for name in texts) and all(
@@ -98,7 +98,7 @@ def _is_whole(fact: dict[str, Any]) -> bool:
 
 
 def merged(old: Examples, new: Examples) -> Examples:
-    """Both; of one construction the calls of both."""
+    """Both; for an equal construction, the calls of both."""
     result = {key: list(examples) for key, examples in old.items()}
     for key, examples in new.items():
         known = {example.construct: example for example in result.get(key, [])}
@@ -118,9 +118,9 @@ def merged(old: Examples, new: Examples) -> Examples:
 
 
 def _kept(examples: list[Example]) -> list[Example]:
-    """Those that were called, where any was; a few calls of each, the smallest and the largest among them.
+    """Those that were called, if any was; with a few calls each, including the smallest and the largest.
 
-    A copy of a module is not constructed: where all others were constructed in one way, it counts as one of these.
+    A copied module has no construction: if all others share one, it counts as one of these.
     """
     named = [example for example in examples if example.construct]
     for copied in [example for example in examples if not example.construct and named]:
@@ -140,7 +140,7 @@ def _few(calls: list[str]) -> list[str]:
 
 
 def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[str]]:
-    """Examples whose class is still there and takes these arguments; and a line for each that was dropped."""
+    """Examples whose class still exists and accepts these arguments; and a line for each that was dropped."""
     kept: Examples = {}
     dropped = []
     trees: dict[str, ast.Module | None] = {}
@@ -182,7 +182,7 @@ def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
 
 
 def _takes(function: ast.FunctionDef, call: str) -> bool:
-    """Whether a method (its first parameter apart) can be called with the arguments of an expression."""
+    """Whether a method (without its first parameter) can be called with the arguments of an expression."""
     try:
         node = ast.parse(call, mode="eval").body
     except ERRORS:
@@ -256,7 +256,7 @@ def parse(text: str) -> Examples:
 
 
 def shapes(inputs: str) -> dict[int | str, list[int]]:
-    """The shape of each tensor among the inputs, by place or by name of the argument."""
+    """The shape of each tensor among the inputs, by position or name of the argument."""
     try:
         call = ast.parse(f"f({inputs})", mode="eval").body
     except ERRORS:
@@ -279,7 +279,7 @@ def _shape(node: ast.expr) -> list[int] | None:
 def varying(calls: Iterable[str]) -> dict[int | str, set[int]]:
     """The dimensions of each input that differ between calls: ``{0: {0, 2, 3}}``.
 
-    Tensors of another number of dimensions are not compared.
+    Tensors of different rank are not compared.
     """
     first: dict[int | str, list[int]] = {}
     result: dict[int | str, set[int]] = {}

@@ -1,7 +1,7 @@
-"""Which part a class plays in its workspace, and so how loudly its findings are said.
+"""The part of a class in its workspace, which determines the severity of its findings.
 
-Whoever gives a class to a function that captures it, writes down how it is constructed, or watches it, means it to be
-captured.  Standard library only.
+A class is meant to be captured if it is passed to a capturing function, its construction is written down, or it is
+watched.  Standard library only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from fxlens.record import Role, Severity
 from .known import Known
 
 SCOPES = ("meant", "all")
-"""Classes with findings of full severity: those that are meant to be captured, or all."""
+"""Classes with findings of full severity: those meant to be captured, or all."""
 WATCHED = "you watch it"
 _LIMITS: dict[Role, Severity] = {"meant": "error", "root": "warning", "other": "hint", "aside": "hint"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """``limit`` is the highest severity that the findings of the class are shown with."""
+    """``limit`` is the highest severity of the class's shown findings."""
 
     role: Role
     why: str
@@ -30,8 +30,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Said:
-    """All that is said of a file's classes: by the workspace (``known``; empty before it was asked), by comments and
-    the configuration (``written``), and by the user: whom they watch, and which class the cursor is in."""
+    """All information about a file's classes: from the workspace (``known``; empty at first), from comments and the
+    configuration (``written``), and from the user: watched classes, and the class at the cursor."""
 
     known: Mapping[str, Known]
     written: Collection[str] = ()
@@ -40,7 +40,7 @@ class Said:
     scope: str = "meant"
 
     def parts(self, names: Iterable[str]) -> dict[str, Part]:
-        """The parts of classes of the file, and of all that anybody speaks of, by name."""
+        """The parts of the file's classes, and of all others mentioned, by name."""
         found = {}
         for name in {**dict.fromkeys(names), **dict.fromkeys(self.known), **dict.fromkeys(self.written)}:
             role, why = self._role(name)

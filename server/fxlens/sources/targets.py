@@ -1,7 +1,7 @@
-"""Which classes a file defines, and what its text says about how to construct them and which inputs to use.
+"""The classes that a file defines, and how its text constructs and calls them.
 
-Standard library only: the worker reads the same file.  Everything here is about text; whether a class really is an
-``nn.Module``, and whether a candidate can be evaluated, is seen in the worker (``worker.construct``).
+Standard library only: the worker reads the same file. Everything here works on text; the worker (``worker.construct``)
+checks whether a class is an ``nn.Module``, and whether a candidate can be evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>\S.*)")
 LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]|<-""")
 _MOST_ARROWS = 2
-"""Outside of brackets, that are tried as the one before the inputs: each takes a parse of a text of any length."""
+"""The most arrows outside of brackets that are tried as the one before the inputs, since each needs a parse."""
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
 
 
@@ -62,7 +62,7 @@ class Target:
     construct: list[Source] = field(default_factory=list)
     inputs: list[Source] = field(default_factory=list)
     partial: list[Source] = field(default_factory=list)
-    """Constructions of which something is not known, written as ``__hole__("dim")``."""
+    """Constructions with unknown parts, written as ``__hole__("dim")``."""
     skip: bool = False
     leaf: bool = False
 
@@ -80,7 +80,7 @@ class Comment:
 OTHER_FRAMEWORKS = (
     "flax", "haiku", "jax", "keras", "megengine", "mindspore", "mlx", "oneflow", "paddle", "tensorflow", "tinygrad",
 )  # fmt: skip
-"""Packages whose modules are no modules of torch."""
+"""Packages whose modules are not modules of torch."""
 _LIKE_MODELS = r"nn\.|(Module|Model|Net|Network|Layer|Block|Encoder|Decoder|Head|Backbone)(\[|$)"
 _NO_MODELS = (
     "object", "ABC", "Protocol", "Generic", "Enum", "IntEnum", "Tuple", "tuple", "TypedDict", "dict", "list", "str",
@@ -88,13 +88,13 @@ _NO_MODELS = (
     "Namespace", "Command", "build_ext", "install", "Action", "Thread", "Process", "Callback", "Optimizer",
     "Scheduler", "TestCase", "Formatter", "Handler", "Env",
 )  # fmt: skip
-"""How the bases end of classes that are no models, unless they have a forward."""
+"""Suffixes of bases of classes that are not models, unless they have a forward."""
 
 
 def find(tree: ast.Module, text: str) -> list[Target]:
     """The `classes` of a file, with their candidates in the order they should be tried.
 
-    What other files say is added by `configure`, ``from_tests.add`` and ``known.add``.
+    `configure`, ``from_tests.add`` and ``known.add`` add candidates from other files.
     """
     lines = LINE_END.split(text)
     targets = [_target(name, node, lines) for name, node in classes(tree)]
@@ -113,7 +113,7 @@ def find(tree: ast.Module, text: str) -> list[Target]:
 
 def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
     """The classes at module level (also under ``if`` and ``try``), and those with a forward inside of them, which are
-    called as in ``Net.Block``; an outer one comes before what is in it."""
+    called as in ``Net.Block``; outer ones come before inner ones."""
     todo = [("", node) for node in module_level(tree.body)]
     while todo:
         prefix, node = todo.pop(0)
@@ -134,7 +134,7 @@ def calls_of(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def _spellings(names: Iterable[str]) -> dict[str, str]:
-    """How a file writes its classes; those inside of another one by that, or in its methods by ``self``."""
+    """The names of classes in their file; nested ones by the outer class, or by ``self`` in its methods."""
     found: dict[str, str] = {}
     for name in names:
         found[name] = name
@@ -144,7 +144,7 @@ def _spellings(names: Iterable[str]) -> dict[str, str]:
 
 
 def may_have_models(tree: ast.Module, text: str) -> bool:
-    """Whether a file may define a model, which is what it is executed for. Scripts that only use models do not."""
+    """Whether a file may define a model and so must be executed. Scripts that only use models do not."""
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     return any(map(may_be_model, classes)) or bool(written(text))
 
@@ -155,12 +155,12 @@ def looks_like_models(tree: ast.Module) -> bool:
 
 
 def looks_like_model(node: ast.ClassDef) -> bool:
-    """Whether a class has a forward of its own, or a base that is called like a model."""
+    """Whether a class has its own forward, or a base with the name of a model."""
     return has_forward(node) or any(re.search(_LIKE_MODELS, ast.unparse(base)) for base in node.bases)
 
 
 def may_be_model(node: ast.ClassDef) -> bool:
-    """Whether a class has a forward of its own, or a base that is not called like those of other things."""
+    """Whether a class has its own forward, or a base whose name does not show that it is something else."""
     if has_forward(node):
         return True
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
@@ -170,7 +170,7 @@ def may_be_model(node: ast.ClassDef) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def written(text: str) -> frozenset[str]:
-    """The classes that a comment says how to construct or call."""
+    """The classes with a comment on how to construct or call them."""
     if "fxlens:" not in text:
         return frozenset()
     try:
@@ -186,7 +186,7 @@ def written(text: str) -> frozenset[str]:
 
 
 def comments_on(text: str, name: str) -> list[Comment]:
-    """The comments that say how this class is constructed or called, in the order of the text."""
+    """The comments on how to construct or call this class, in the order of the text."""
     try:
         tree = ast.parse(text)
     except ERRORS:
@@ -208,21 +208,21 @@ ORDER = (
     "comment", "config", "recorded", "instance", "call", "test", "workspace", "default", "parent", "inferred",
     "assumed",
 )  # fmt: skip
-"""Who says how a class is constructed and called, the best first."""
+"""The sources of constructions and calls, the best first."""
 ASKED = ("comment", "config")
-"""What the user wrote for the purpose."""
+"""Those that the user wrote for this purpose."""
 FOUND = ("recorded", "workspace", "parent", "assumed")
-"""What FX Lens found by itself: it is tried, and nothing is said where it fails."""
+"""Those that FX Lens found by itself: they are tried, and failures are not reported."""
 
 
 def arrange(target: Target) -> None:
-    """Puts the best sources first; those of one kind stay as they are."""
+    """Puts the best sources first; the order within one kind is kept."""
     for sources in (target.construct, target.inputs):
         sources.sort(key=lambda source: ORDER.index(source.source))
 
 
 def comments(text: str) -> list[Comment]:
-    """All ``# fxlens:`` comments.  Text that cannot be tokenised, or is too long for it, is searched line by line."""
+    """All ``# fxlens:`` comments. Text that cannot be tokenised, or is too long, is searched line by line."""
     last = text.rfind("fxlens:")
     if last < 0:
         return []
@@ -233,9 +233,9 @@ def comments(text: str) -> list[Comment]:
     return list(_line_by_line(text) if found is None else found)
 
 
-@functools.lru_cache(maxsize=16)  # of the text up to the last comment, which is the same while one types below it
+@functools.lru_cache(maxsize=16)  # of the text up to the last comment, which edits below it do not change
 def _tokenised(text: str) -> tuple[Comment, ...] | None:
-    """The comments of a text; None where it cannot be tokenised."""
+    """The comments of a text; None if it cannot be tokenised."""
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
@@ -267,8 +267,7 @@ def ignored(text: str) -> Mapping[int, frozenset[str]]:
 
 
 def split_comment(body: str) -> tuple[str, str | None]:
-    """``"Net(10) <- torch.randn(1, 3)"`` as construction and inputs.  Raises ValueError where neither half is
-    Python."""
+    """``"Net(10) <- torch.randn(1, 3)"`` as construction and inputs. Raises ValueError if neither half is Python."""
     for at in itertools.islice(_arrows(body), _MOST_ARROWS):
         left, right = body[:at].strip(), body[at + 2 :].strip()
         if (not left or _is_expression(left)) and _is_expression(f"f({right})"):
@@ -279,7 +278,7 @@ def split_comment(body: str) -> tuple[str, str | None]:
 
 
 def _arrows(body: str) -> Iterator[int]:
-    """Where ``<-`` stands outside of brackets and quotes."""
+    """The positions of ``<-`` outside of brackets and quotes."""
     depth = 0
     for piece in _PIECE.finditer(body):
         if piece[0] == "<-" and not depth:
@@ -305,7 +304,7 @@ def _apply(comment: Comment, by_name: dict[str, Target], targets: list[Target]) 
         return
     construct, inputs = _as_written(comment.body)
     named = re.match(r"[A-Za-z_][\w.]*", construct)
-    # A part of another class is said beside its own: `Net(3).get_submodule("head")`.
+    # A part of another class is written beside its own: `Net(3).get_submodule("head")`.
     name = named[0] if named and ".get_submodule(" not in construct else ""
     while name and name not in by_name:
         name = name.rpartition(".")[0]  # `Net.Block(3)` is a class, `Net.small()` makes a Net
@@ -322,11 +321,11 @@ def _as_written(text: str) -> tuple[str, str | None]:
     try:
         return split_comment(text)
     except ValueError:
-        return text, None  # reported when it is evaluated, with Python's own words
+        return text, None  # reported on evaluation, with Python's error
 
 
 def _beside(comment: Comment, targets: list[Target]) -> Target | None:
-    """The class on whose line the comment stands, or the one that begins under it or just above it."""
+    """The class on the line of the comment, or the one that begins below it or just above it."""
     for target in reversed(targets):  # the inner one first
         if target.first_line - 2 <= comment.line <= target.line + 1 or comment.line == target.end_line:
             return target
@@ -345,7 +344,7 @@ def _target(name: str, node: ast.ClassDef, lines: list[str]) -> Target:
 
 
 def configure(found: list[Target], configured: dict[str, str]) -> None:
-    """Puts what the project's configuration says about a class before what the file says, comments excepted."""
+    """Puts the project's configuration of a class before the file's candidates, except for comments."""
     for target in found:
         text = configured.get(target.name)
         if text is None:

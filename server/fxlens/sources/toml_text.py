@@ -1,4 +1,4 @@
-"""Texts as TOML has them. JSON is nearly the same: it may write one character as two escapes, and leave DEL as it is.
+"""Strings in TOML syntax. JSON is nearly the same, but may write one character as two escapes, and does not escape DEL.
 
 Standard library only: the worker runs it.
 """
@@ -9,6 +9,6 @@ import json
 
 
 def quoted(text: str) -> str:
-    """The text between quotation marks. What no file in UTF-8 can hold becomes a question mark."""
+    """The text between quotation marks. Characters that UTF-8 cannot encode become question marks."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")

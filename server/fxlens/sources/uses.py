@@ -1,4 +1,4 @@
-"""Calls ``Net(…)`` and ``net(x)`` in a text: how its author makes the models, and what they are given.
+"""Calls ``Net(…)`` and ``net(x)`` in a text: how its author constructs and calls the models.
 
 Standard library only: the worker reads the same file.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 __all__ = ["Candidate", "Source", "Uses", "bound", "called", "is_main_guard", "module_level", "trusted_imports"]
 
-# Methods that give the same module or tensor back, as far as construction and shapes go.
+# Methods whose result has the same construction or shape as the object.
 _TRANSPARENT = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_"}
 _TRUSTED_ROOTS = {"torch", "torchvision", "torchaudio", "numpy", "math", "timm", "transformers", "functools", "einops"}
 _SAFE_BUILTINS = {
@@ -24,7 +24,7 @@ _SAFE_BUILTINS = {
 
 @dataclass(frozen=True)
 class Source:
-    """An expression that makes a module or its inputs, and where it came from.
+    """An expression that makes a module or its inputs, and its source.
 
     ``source`` is one of ``targets.ORDER``; ``file`` is the other file that contains it; ``made`` the construction of
     the module that is called with these inputs.
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a text says about a class: ``kind`` is ``construct`` or ``inputs``."""
+    """An expression for a class from a text: ``kind`` is ``construct`` or ``inputs``."""
 
     target: str
     kind: str
@@ -53,7 +53,7 @@ class _Instance:
 
 
 Known = dict[str, ast.expr]
-"""Names, and ``self.name``, with what was assigned to them."""
+"""Names, and ``self.name``, with their assigned values."""
 
 
 _EXPECTS = re.compile(r"(\w+\.)*(raises|assertRaises\w*)\(")
@@ -67,15 +67,15 @@ def called(spellings: Iterable[str]) -> re.Pattern[str]:
 class Uses:
     """Calls ``Net(…)`` and ``net(x)`` in module code, under the main guard and in functions.
 
-    An expression counts when its names can be resolved: to module-level names, or to plain assignments before it in
-    the same scope, which are put in its place.
+    An expression counts if its names can be resolved: to module-level names, or to earlier plain assignments in the
+    same scope, which are inlined.
 
     Args:
-        classes: how the text spells each class (``Net``, ``models.Net``) and its name.
-        names: the names that expressions may use; those of the text's own module level when left out.
-        trusted: those of them whose calls make examples; from the text's imports when left out.
-        file: the file of the text, where that is a test of the classes and not their own file. Its module level is
-            then resolved like any other scope, and fixtures and parameters of pytest stand for their first value.
+        classes: the text's spelling of each class (``Net``, ``models.Net``) -> its name.
+        names: the names that expressions may use; by default those of the text's own module level.
+        trusted: those of them whose calls may make examples; by default from the text's imports.
+        file: the file of the text, if that is a test and not the classes' own file. Its module level is then resolved
+            like any other scope, and pytest's fixtures and parameters get their first value.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Uses:
                     self._function(part, inside, own)
             return
         if isinstance(node, ast.With) and any(_EXPECTS.match(ast.unparse(each.context_expr)) for each in node.items):
-            return  # it is there to fail
+            return  # meant to fail
         inner = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
         inner += [handler.body for handler in getattr(node, "handlers", [])]
         if any(inner):
@@ -131,7 +131,7 @@ class Uses:
                 for statement in statements:
                     self._statement(statement, known, instances, module and not guard)
             if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-                # How often the loop runs is not known, so what it adds up is not known either.
+                # The number of iterations is unknown, and so are the variables that the loop accumulates.
                 for each in ast.walk(node):
                     if isinstance(each, ast.AugAssign):
                         known.pop(_spelled(each.target) or "", None)
@@ -164,7 +164,7 @@ class Uses:
         self.local = before
 
     def _mentioned(self, node: ast.stmt) -> bool:
-        """Whether one of the classes is called on a line of this function; most functions need no closer look."""
+        """Whether one of the classes is called on a line of this function; most functions do not and are skipped."""
         if self.file:
             return True
         at = bisect.bisect_left(self.mentions, node.lineno)
@@ -189,12 +189,12 @@ class Uses:
             if module:
                 self._add(made, "construct", name, "instance", value.lineno)
         if module:
-            known.pop(name, None)  # the module's own namespace has it
+            known.pop(name, None)  # it is in the module's own namespace
         else:
             known[name] = value
 
     def _constructed(self, value: ast.expr) -> str | None:
-        """The class that this expression makes an instance of, seen through ``.eval()`` and the like."""
+        """The class that this expression instantiates, also within ``.eval()`` and the like."""
         value = _unwrapped(value)
         return self.classes.get(_spelled(value.func) or "") if isinstance(value, ast.Call) else None
 
@@ -219,15 +219,14 @@ class Uses:
     def _add(self, target: str, kind: str, text: str, source: str, line: int, made: str | None = None) -> None:
         if self.file is not None:
             if kind == "inputs" and made is None:
-                return  # for a module whose construction is not known
+                return  # the module's construction is unknown
             source = "test"
         self.found.append(Candidate(target, kind, Source(text, source, line, self.file, made)))
 
     def _resolved(
         self, expression: ast.expr, known: Known, extra: frozenset[str] | set[str] = frozenset()
     ) -> str | None:
-        """The expression's text with local names replaced by what they were assigned; None where that cannot be
-        done."""
+        """The expression's text with local names replaced by their assigned values; None if that is impossible."""
         spelled = self.classes if self.file else {}
         inlined = _Inline(known, spelled).visit(ast.parse(ast.unparse(expression), mode="eval").body)
         own = {name.id for name in ast.walk(inlined) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
@@ -241,8 +240,8 @@ class Uses:
         return ast.unparse(inlined)
 
     def _safe(self, function: ast.expr, extra: frozenset[str] | set[str]) -> bool:
-        """Whether this may be called to make an example: classes and well-known libraries may, the file's own functions
-        may not."""
+        """Whether this may be called to make an example: yes for classes and well-known libraries, no for the file's
+        own functions."""
         while isinstance(function, ast.Attribute):
             function = function.value
         if isinstance(function, ast.Call):
@@ -260,7 +259,7 @@ class Uses:
 
 
 class _Inline(ast.NodeTransformer):
-    """Puts values in place of names, and the names of classes in place of their spelling elsewhere."""
+    """Replaces names by values, and spellings of classes by their names."""
 
     def __init__(self, known: Known, classes: Mapping[str, str], depth: int = 8) -> None:
         self.known, self.classes, self.depth = known, classes, depth
@@ -288,7 +287,7 @@ class _Inline(ast.NodeTransformer):
 
 
 def _spelled(node: ast.expr) -> str | None:
-    """``Net`` or ``models.Net``; None for what is no name."""
+    """``Net`` or ``models.Net``; None for anything but a name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -314,7 +313,7 @@ def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Itera
 
 
 def _fixtures(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """pytest's fixtures by name, with the expression that they give."""
+    """pytest's fixtures by name, with the expression that they return."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or not any(_decorated(node, "fixture")):
             continue

@@ -23,7 +23,7 @@ def analyse(text: str, path: str, targets: Collection[str] | None = None) -> lis
     """The findings of a source, in the form of the record, in the order of the text.
 
     Every module of the file is taken as the root of a trace, or only the ``targets`` named. A text that does not parse
-    is analysed without the lines that do not; when nothing remains, there are no findings.
+    is analysed without the offending lines; if nothing remains, there are no findings.
     """
     tree, dropped = parse_tolerantly(text)
     if tree is None:

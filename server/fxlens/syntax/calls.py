@@ -35,19 +35,19 @@ _NOT_SCRIPTING = {
     "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.onnx.is_in_onnx_export", "torch.compiler.is_compiling",
     "torch.overrides.has_torch_function_unary",
 }  # fmt: skip
-# Calls whose text is for people: a frozen text in them is not worth a finding.
+# Calls whose text is for people: no finding for a frozen text in them.
 _QUIET = {"_assert", "_check", "warn", "debug", "info", "warning", "error", "log", "format_exc"}
 _DROPOUTS = re.compile(r"^torch\.nn\.functional\.(feature_)?(alpha_)?dropout\w*$")
 _NUMBER_FORM = re.compile(r"%[-+ #0-9.]*[diouxXeEfFgG]")
 
 
 def wants_number(form: str) -> bool:
-    """Whether a `%` format has a field that only a number fits."""
+    """Whether a `%` format has a field that accepts only a number."""
     return _NUMBER_FORM.search(form) is not None
 
 
 def call(walk: Expressions, node: ast.Call) -> Value:
-    """The value of a call, after its problems have been reported."""
+    """Report the problems of a call, and return its value."""
     name = walk.file.dotted(node.func) or ""
     bare = node.func.id if isinstance(node.func, ast.Name) else None
     if bare is not None and (bare in walk.names and walk.names[bare].kind != "unknown"):
@@ -101,13 +101,13 @@ def _method(walk: Expressions, node: ast.Call, base: Value) -> Value:
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
     if method in ("items", "keys", "values"):
-        # `keys` and the others are recorded as calls; iterating over their result is what fails.
+        # Calls of `keys` and the like are recorded; iterating over their result fails.
         return traced("data")
     return traced("shape" if method in _SHAPE_METHODS or base.cause == "shape" else "data")
 
 
 def _collection_method(walk: Expressions, node: ast.Call, base: Value, arguments: list[Value]) -> Value:
-    """`items.append(x)` and the like change what is known of a local collection."""
+    """`items.append(x)` and the like, which change the known content of a local collection."""
     assert isinstance(node.func, ast.Attribute)
     if isinstance(node.func.value, ast.Name) and node.func.attr in ("append", "extend", "insert", "add", "update"):
         value = arguments[-1] if arguments else UNKNOWN
@@ -124,7 +124,7 @@ def _collection_method(walk: Expressions, node: ast.Call, base: Value, arguments
 
 
 def _own_call(walk: Expressions, node: ast.Call, arguments: list[Value], keywords: dict[str, Value]) -> Value | None:
-    """`self.method(x)` and `self.layer(x)`; None when the call is something else."""
+    """`self.method(x)` and `self.layer(x)`; None for other calls."""
     function = node.func
     assert isinstance(function, ast.Attribute)
     if not (isinstance(function.value, ast.Name) and function.value.id == walk.self_name and walk.owner is not None):
@@ -153,7 +153,7 @@ def _enter(
     nested: bool = False,
     owner: ast.ClassDef | None = None,
 ) -> Value:
-    """Walk into a function of the file; ``owner`` is the class whose method it is, where that is not the caller's."""
+    """Walk into a function of the file; ``owner`` is the class of the method, if it differs from the caller's."""
     if walk.depth >= 6 or isinstance(function, ast.AsyncFunctionDef) or not isinstance(function, ast.FunctionDef):
         return UNKNOWN
     if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function)):
@@ -164,7 +164,7 @@ def _enter(
     if known is not None and known[0] <= walk.depth:
         return known[1]
     if not nested:
-        # What is being walked already has no known result, which also ends recursion.
+        # A function that is already being walked has an unknown result, which also ends recursion.
         walk.file.results[key] = (walk.depth, UNKNOWN)
     child = type(walk)(walk.file, walk.problems, walk.target, owner, walk.depth + 1)
     child.certain = walk.certain

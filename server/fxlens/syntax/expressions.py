@@ -26,7 +26,7 @@ _SHAPE_ATTRIBUTES = {
 
 
 class Expressions(ABC):
-    """What is known where an expression is evaluated, and its value."""
+    """Evaluates expressions with the knowledge at their place."""
 
     def __init__(self, file: File, problems: Problems, target: str, owner: ast.ClassDef | None, depth: int = 0):
         self.file = file
@@ -59,7 +59,7 @@ class Expressions(ABC):
     # ---- truth and iteration
 
     def truth(self, node: ast.expr, form: str) -> bool | None:
-        """The bool that an expression gives, where the trace would decide it; ``form`` says what needs it."""
+        """The truth value of an expression, if the trace would decide it; ``form`` is what needs it."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.truth(node.operand, form)
             return None if inner is None else not inner
@@ -73,7 +73,7 @@ class Expressions(ABC):
         return value.truth
 
     def junction(self, node: ast.BoolOp, form: str) -> bool | None:
-        """`and` and `or`: later operands are reached only when the earlier ones let it."""
+        """`and` and `or`: later operands are reached only if the earlier ones allow it."""
         stops = isinstance(node.op, ast.Or)
         certain, known = self.certain, True
         result: bool | None = not stops
@@ -104,7 +104,7 @@ class Expressions(ABC):
     # ---- expressions
 
     def peek(self, node: ast.expr) -> Value:
-        """The value of an expression whose problems have been reported already."""
+        """The value of an expression without reporting its problems again."""
         problems, self.problems = self.problems, Silent()
         try:
             return self.value(node)
@@ -215,16 +215,16 @@ class Expressions(ABC):
         return PLAIN
 
     def identity(self, node: ast.Compare, left: Value, right: Value) -> Value:
-        """`is` of a traced value and a constant is decided while tracing."""
+        """`is` of a traced value and a constant, which is decided while tracing."""
         is_not = isinstance(node.ops[0], ast.IsNot)
         for value, other in ((left, right), (right, left)):
             if value.is_traced and other.kind == "plain" and other.truth is not None:
                 if other.constant is None and value.name is not None:
-                    # Inside another module the argument may well be left out; only a root has every argument traced.
+                    # Inside another module the argument may be left out; only for a root is every argument traced.
                     certain = self.certain and self.target not in self.file.parts
                     self.problems.report("FX201", node, self.target, certain)
                 elif isinstance(other.constant, bool) and value.name is not None:
-                    # What the argument is, the text does not say.
+                    # The text does not show the argument.
                     self.problems.report("FX231", node, self.target, False)
                 return TRUE if is_not else FALSE
         if left.truth is not None and right.truth is not None and left.kind == right.kind == "plain":

@@ -1,4 +1,4 @@
-"""The findings of the syntax-level analysis, with the words of the rules."""
+"""The findings of the syntax-level analysis, with the texts of the rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 60
 
 
 class Problems:
-    """Collects findings of one file, each place and code once for each target."""
+    """Collects findings of one file, once for each place, code and target."""
 
     def __init__(self, path: str, text: str, dropped: set[int]):
         self._path = path
@@ -23,10 +23,10 @@ class Problems:
         self._found: dict[tuple[str, int, int, int], Finding] = {}
 
     def report(self, code: str, node: ast.AST, target: str, certain: bool, form: str = "call") -> None:
-        """Note a problem.
+        """Record a problem.
 
-        ``certain`` is False where it depends on a condition that the text does not decide: then it is information only.
-        ``form`` is what needs ``node`` as a bool, as in ``fxlens.rules``.
+        ``certain`` is False if it depends on a condition that the text does not decide: it is then information only.
+        ``form`` is the construct that needs ``node`` as a bool, as in ``fxlens.rules``.
         """
         line, end_line = node.lineno, node.end_lineno  # type: ignore[attr-defined]
         if self._dropped & set(range(line, end_line + 1)):
@@ -69,7 +69,7 @@ class Problems:
 
 
 class Silent(Problems):
-    """For looking at an expression a second time."""
+    """Discards findings, for evaluating an expression again."""
 
     def __init__(self) -> None:
         super().__init__("", "", set())

@@ -1,4 +1,4 @@
-"""A tree for a text that may be half typed: lines that do not parse are replaced by `pass` until the rest does."""
+"""A tree for half-typed text: lines that do not parse are replaced by `pass` until the rest does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ATTEMPTS = 8
 
 
 def parse_tolerantly(text: str) -> tuple[ast.Module | None, set[int]]:
-    """The tree and the numbers of the lines that were left out; ``(None, ...)`` when too much does not parse."""
+    """The tree and the numbers of the lines that were left out; ``(None, ...)`` if too much does not parse."""
     lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)
     dropped: set[int] = set()
     for _ in range(_ATTEMPTS):
@@ -33,10 +33,10 @@ def parse_tolerantly(text: str) -> tuple[ast.Module | None, set[int]]:
 
 
 def _culprit(error: SyntaxError, lines: list[str], dropped: set[int]) -> int | None:
-    """The line to leave out: the one named by the error, else the nearest line above that has text."""
+    """The line to leave out: the one named by the error, or the nearest non-empty line above."""
     line = min(error.lineno or len(lines), len(lines))
     if isinstance(error, IndentationError) and "expected an indented block" in (error.msg or ""):
-        # The block that a header opens is missing: leave out the header.
+        # A header without a block: leave out the header.
         found = re.search(r"on line (\d+)", error.msg)
         if found:
             line = int(found[1])

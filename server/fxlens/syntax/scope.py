@@ -1,4 +1,5 @@
-"""What a file defines and imports: modules with a forward, functions, wrapped names, layers made in `__init__`."""
+"""The definitions and imports of a file: modules with a forward, functions, wrapped names, layers made in
+`__init__`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class File:
-    """The names of one source at module scope; ``results`` remembers what calls of its functions gave."""
+    """The names of one source at module scope; ``results`` caches the results of calls of its functions."""
 
     tree: ast.Module
     imports: dict[str, str] = field(default_factory=dict)
@@ -59,12 +60,12 @@ class File:
                     self._collect(handler.body)
 
     def _is_wrap(self, node: ast.expr) -> bool:
-        """`torch.fx.wrap`, `fx.wrap`, a bare `wrap`, and helpers that libraries call `register_notrace_function`."""
+        """`torch.fx.wrap`, `fx.wrap`, a bare `wrap`, and library helpers named `register_notrace_function`."""
         name = (self.dotted(node) or "").rpartition(".")[2]
         return name in ("wrap", "register_notrace_function", "_register_notrace_function", "is_fx_wrapped")
 
     def dotted(self, node: ast.AST) -> str | None:
-        """The full name that a chain of names stands for: ``F.relu`` -> ``torch.nn.functional.relu``."""
+        """The full name of a dotted name: ``F.relu`` -> ``torch.nn.functional.relu``."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -75,7 +76,7 @@ class File:
 
     @cached_property
     def modules(self) -> dict[str, ast.ClassDef]:
-        """The classes that are modules with a forward of their own or inherited within the file."""
+        """The classes that are modules with their own forward, or one inherited within the file."""
         return {name: c for name, c in self.classes.items() if self._is_module(c, set()) and self.method(c, "forward")}
 
     def _is_module(self, node: ast.ClassDef, seen: set[str]) -> bool:
@@ -168,7 +169,7 @@ _NO_LAYERS = {
 
 
 def is_static(function: Function) -> bool:
-    """Whether a method takes no object."""
+    """Whether a method takes no `self`."""
     return any(isinstance(d, ast.Name) and d.id in ("staticmethod", "classmethod") for d in function.decorator_list)
 
 

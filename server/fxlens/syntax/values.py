@@ -1,4 +1,4 @@
-"""What the syntax-level analysis knows of a value."""
+"""Abstract values of the syntax-level analysis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Value:
     """``kind``: ``traced`` (a Proxy), ``items`` (a Python collection that may hold traced values), ``literal`` (a list,
     tuple, dict or text of plain values), ``plain`` or ``unknown``.
 
-    ``cause`` says what a traced value is about: ``data``, ``shape`` or ``argument``. ``constant`` is the value itself
-    where the text shows it. ``name`` is the argument of forward that it is, unchanged.
+    ``cause`` is the origin of a traced value: ``data``, ``shape`` or ``argument``. ``constant`` is the value itself if
+    the text shows it. ``name`` is the argument of forward, if it is one unchanged.
     """
 
     kind: str
@@ -31,12 +31,12 @@ class Value:
 
     @property
     def truth(self) -> bool | None:
-        """The truth value where it is known."""
+        """The truth value, if known."""
         return None if self.constant is _MISSING else bool(self.constant)
 
     @property
     def holds_traced(self) -> bool:
-        """Whether it is traced or certainly holds something that is."""
+        """Whether it is traced or certainly holds a traced value."""
         return self.kind == "traced" or (self.kind == "items" and self.element == "traced")
 
 
@@ -52,7 +52,7 @@ def traced(cause: str = "data", name: str | None = None) -> Value:
 
 
 def joined(left: Value, right: Value) -> Value:
-    """What holds on both of two ways."""
+    """The value after either of two branches."""
     if left == right:
         return left
     if left.is_traced and right.is_traced:
@@ -63,7 +63,7 @@ def joined(left: Value, right: Value) -> Value:
 
 
 def constant(node: ast.expr) -> Value:
-    """The value of a default as the text shows it."""
+    """The value of a default, if the text shows it."""
     if isinstance(node, ast.Constant) and not isinstance(node.value, str | bytes):
         return Value("plain", constant=node.value)
     return PLAIN if isinstance(node, ast.Constant) else UNKNOWN

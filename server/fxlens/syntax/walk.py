@@ -1,7 +1,7 @@
 """Follows the arguments of forward through the statements of a model, as a trace would, without running anything.
 
 Conditions that the trace itself would decide (`isinstance` of a traced value, `x is None`, `torch.jit.is_scripting()`)
-are decided here too; a branch that depends on anything else is followed, but what is found there is not certain.
+are decided here too; branches that depend on anything else are followed, but findings there are uncertain.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Walk"]
 
 
 class _Leaves(Exception):
-    """The block does not go on: return, raise, break, continue."""
+    """The block ends here: return, raise, break, continue."""
 
 
 class Walk(Expressions):
@@ -205,7 +205,7 @@ class Walk(Expressions):
             self.branches([node.body, node.orelse])
 
     def branches(self, blocks: list[list[ast.stmt]]) -> None:
-        """Follow alternative branches; what comes after is uncertain when one of them returns or raises."""
+        """Follow alternative branches; code after them is uncertain if one of them returns or raises."""
         before, certain = dict(self.names), self.certain
         ends: list[dict[str, Value]] = []
         left = False
@@ -237,13 +237,14 @@ class Walk(Expressions):
         self.branches([node.orelse, []])
 
     def loop(self, body: list[ast.stmt], target: ast.expr | None, value: Value | None) -> None:
-        """Walk a loop's body twice, so that what one turn binds is seen by the next."""
+        """Walk a loop's body twice, so that bindings of one iteration are seen by the next."""
         certain = self.certain
         for turn in range(2):
             before = dict(self.names)
             if target is not None and value is not None:
                 self.store(target, value, None)
-            # The text does not say whether the body runs at all, except over what the trace would stop at.
+            # The text does not show whether the body runs at all, unless the iterable is one that the trace would stop
+            # at.
             self.certain = certain and turn == 0 and value is not None and value.kind != "plain"
             with contextlib.suppress(_Leaves):
                 self.block(body)

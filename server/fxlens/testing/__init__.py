@@ -1,4 +1,4 @@
-"""For tests of a project: `assert_captures` fails if a model is not captured as required."""
+"""For a project's tests: `assert_captures` fails if a model is not captured as required."""
 
 from .assertion import NotCaptured, assert_captures
 

@@ -9,7 +9,7 @@ __all__ = ["NotCaptured", "assert_captures"]
 
 
 class NotCaptured(AssertionError):
-    """A model is not captured as required.  ``findings`` are the problems, as `fxlib.diagnose` has them."""
+    """A model is not captured as required. ``findings`` are the problems, as from `fxlib.diagnose`."""
 
     def __init__(self, text: str, findings: Iterable[Any] = ()) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ def assert_captures(
 ) -> None:
     """Fails unless the model is captured as required.  The model is not changed.
 
-    Without ``leaf_modules`` or ``tracer``, the project's apply, ``[tool.fxlens]`` in the present folder or above.
+    Without ``leaf_modules`` or ``tracer``, the project's are used: ``[tool.fxlens]`` in the current folder or above.
 
     Args:
         model: a module, in the mode (train or eval) that it is captured in.
@@ -48,7 +48,7 @@ def assert_captures(
         tracer: makes the tracer to use, such as a subclass of torch.fx.Tracer; it also decides on leaf modules.
 
     Raises:
-        ImportError: the project's tracer cannot be imported; the same for whatever else importing it raises.
+        ImportError: the project's tracer cannot be imported; other errors of importing it are raised unchanged.
         NotCaptured: a requirement is not met; the text has the findings as ``fxlens check`` shows them.
     """
     __tracebackhide__ = True

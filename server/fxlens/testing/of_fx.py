@@ -1,4 +1,4 @@
-"""What torch.fx makes of a model, for an assertion."""
+"""The result of torch.fx for a model, for an assertion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def judge(model: Any, inputs: Any, report: Any) -> tuple[str, list[Any]]:
-    """Why the model fails in a few words, empty where it does not; and the findings that show why.
+    """Why the model fails, in a few words (empty if it does not), and the findings that explain it.
 
     ``report`` is that of `fxlib.diagnose`.
     """
@@ -16,7 +16,7 @@ def judge(model: Any, inputs: Any, report: Any) -> tuple[str, list[Any]]:
     difference = _difference(model, report.graph_module, inputs)
     if not difference:
         return "", []
-    # Of what torch.fx does silently, something is the reason; or else it is seen where they part.
+    # A silent difference has a finding that explains it, or else one at the place where the runs diverge.
     silent = [each for each in report.findings if each.severity in ("error", "warning")]
     parting = None if silent or not hasattr(model, "modules") else _parting(model, inputs)
     return difference, [*report.findings, *([parting] if parting else [])]
@@ -29,7 +29,7 @@ def _parting(model: Any, inputs: Any) -> Any:
 
 
 def _difference(model: Any, graph_module: Any, inputs: Any) -> str:
-    """How the results of the model and of its graph differ; empty where they agree."""
+    """How the results of the model and of its graph differ; empty if they agree."""
     import torch
 
     from fxlib.diagnosis.engine.inputs import normalise

@@ -1,4 +1,4 @@
-"""What torch.export and torch.compile make of a model, for an assertion."""
+"""The results of torch.export and torch.compile for a model, for an assertion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RECOMPILED = "FX62"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to hold; see `assert_captures`."""
+    """The requirements; see `assert_captures`."""
 
     export: bool
     breaks: int | None
@@ -27,7 +27,7 @@ class Wanted:
 
 
 def judge(model: Any, inputs: Any, more: Iterable[Any], wanted: Wanted) -> tuple[list[str], list[Any]]:
-    """What does not hold, a few words for each, and the findings that show why."""
+    """The violated requirements, in a few words each, and the findings that explain them."""
     from fxlib.captures import judge as ask
 
     if not wanted.captures:
@@ -79,7 +79,7 @@ def _shapes(verdict: Any, wanted: Wanted) -> tuple[list[str], list[Any]]:
 
 
 def _never(known: Mapping[tuple[str, int], str], name: str, dim: int) -> str:
-    """Why a dimension that was named cannot vary whatever torch.export does; empty where it can."""
+    """Why a named dimension cannot vary in the model itself; empty if it can."""
     if (name, dim) not in known:
         there = ", ".join(f"dimension {dim} of {name}" for name, dim in known) or "no tensors"
         return f"`dynamic` names dimension {dim} of {name}, but the inputs have {there}"

@@ -1,4 +1,4 @@
-"""How a project traces, for an assertion: what its configuration says, where the test says nothing."""
+"""A project's tracing configuration, for assertions that do not override it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fxlens.config.project import Project
 def tracing(
     leaf_modules: Iterable[str] | None, tracer: Callable[[], Any] | None
 ) -> tuple[Iterable[str], Callable[[], Any] | None]:
-    """The leaf modules, and what makes a tracer; None for torch.fx's own.  Raises what importing the tracer raises."""
+    """The leaf modules, and a factory of tracers; None for torch.fx's own. Errors of importing the tracer are raised
+    unchanged."""
     from fxlens.worker import own_tracer
 
     project = Project.read(os.getcwd())

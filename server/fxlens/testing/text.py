@@ -15,7 +15,7 @@ from fxlens.sources.paths import key, relative
 
 
 def failure_text(model: Any, failures: Iterable[str], findings: Iterable[Any]) -> str:
-    """A line for each thing that is not as it should be, then each finding with its source line."""
+    """A line for each violated requirement, then each finding with its source line."""
     from fxlens.worker import render
     from fxlib.diagnosis import fixes
 
@@ -31,7 +31,7 @@ def failure_text(model: Any, failures: Iterable[str], findings: Iterable[Any]) -
 
 
 def _file_of(finding: Finding, home: str) -> Checked:
-    """The file that a finding is shown in: that of the model where its calls lead there, else its own."""
+    """The file that a finding is shown in: that of the model if its call path leads there, otherwise its own."""
     steps = [each for each in [finding["span"], *reversed(finding["call_path"])] if each is not None]
     own = [each["file"] for each in steps if home and key(each["file"]) == key(home)]
     path = (own or [each["file"] for each in steps] or [home])[0]
@@ -41,7 +41,7 @@ def _file_of(finding: Finding, home: str) -> Checked:
 
 
 def _home(model: Any) -> str:
-    """The file that defines the model; empty where there is none."""
+    """The file that defines the model; empty if there is none."""
     try:
         return inspect.getsourcefile(inspect.unwrap(getattr(type(model), "forward", model))) or ""
     except TypeError:

@@ -1,1 +1,1 @@
-"""What there is to show of a record, as plain data and text: drawings, listings, the nodes of a line.  No LSP in it."""
+"""Views of a record, as plain data and text: drawings, listings, the nodes of a line. No LSP in it."""

@@ -53,7 +53,7 @@ class Coverage:
 
 
 def coverage(records: Iterable[tuple[Record, str]]) -> Coverage:
-    """Of records and the texts that they were made from.  Classes that somebody leaves out do not count."""
+    """The coverage of records and their texts. Classes that are excluded do not count."""
     found = Coverage()
     for record, text in records:
         for target in record["targets"]:
@@ -70,24 +70,24 @@ def coverage(records: Iterable[tuple[Record, str]]) -> Coverage:
 
 
 def count_unjudged(record: Record, text: str) -> int:
-    """How many classes of one file were not judged."""
+    """The number of classes of one file that were not judged."""
     return coverage([(record, text)]).reasons.total()
 
 
 def unjudged(record: Record) -> list[str]:
-    """The classes of a record that nobody has judged, and nobody leaves out."""
+    """The classes of a record that were neither judged nor excluded."""
     reasons = {target["name"]: not_judged(target) for target in record["targets"]}
     return [name for name, reason in reasons.items() if reason is not None and reason not in _LEFT_OUT]
 
 
 def is_assumed(target: Target | Mapping[str, object]) -> bool:
-    """Whether nobody says how the class is constructed."""
+    """Whether the class's construction is an assumption."""
     construct = target["construct"]
     return isinstance(construct, Mapping) and construct["source"] == "assumed"
 
 
 def not_judged(target: Target) -> str | None:
-    """Why a class was not judged, in few words; None where it was."""
+    """Why a class was not judged, in a few words; None if it was."""
     if target["status"] in ("traced", "partial"):
         return None
     if target["status"] == "skipped":
@@ -99,7 +99,7 @@ def not_judged(target: Target) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def classes_in(text: str) -> int:
-    """How many classes of a text that could not be run have a forward; in a long text, how many forwards there are."""
+    """The number of classes with a forward in a text that could not be run; in a long text, the number of forwards."""
     if len(text) > LONG:
         return len(_FORWARD.findall(text))
     try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Sequence
+from typing import Protocol
 
 from fxlens import rules
-from fxlens.record import Finding, Node, Origin, Span, Target, Verdict
+from fxlens.record import Finding, Node, Origin, Span, Target, Verdict, tensor_text
+from fxlens.sources.files import ERRORS
 from fxlens.sources.members import Member
 
-from . import modules, quantities
+from . import modules, operators, quantities
 from .drawing import value_text
 from .source_nodes import Occurrence, inputs, several
 from .verdicts import NAMES, outcome, told
@@ -21,6 +24,17 @@ _ROLES = {
 }  # fmt: skip
 
 
+class Value(Protocol):
+    """What a name holds (`jobs.names.Value`)."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def paths(self) -> Sequence[str]: ...
+
+
 def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     """Markdown of the nodes of one expression, written as ``text`` in the source."""
     if not found[0].own:
@@ -30,9 +44,11 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     layer = f"{node['module_type']}({node['settings']})" if node["settings"] else node["module_type"]
     kind = f" · {code(layer)}" if node["op"] == "call_module" and layer else ""
     head = f"**{code(node['target'])}**{kind} · {node['op']} {code(node['name'])}"
+    if node["target"] == operators.HOLE:
+        head = f"**{code(text or node['name'])}** · cannot be recorded; what follows is traced with its value"
     facts = []
     arguments = [value_text(nodes[name]) or name for name in node["inputs"] if name in nodes]
-    flow = f"{', '.join(arguments)} → {value_text(node)}" if value_text(node) else ""
+    flow = f"{', '.join(arguments)} → {value_text(node)}".lstrip() if value_text(node) else ""
     if node["params"]:
         facts.append(f"{node['params']:,} parameters")
     if node["flops"] is not None:
@@ -53,6 +69,42 @@ def describe(found: Sequence[Occurrence], model: Target, text: str = "") -> str:
     if len(found) > 1:
         facts.append(f"executed {len(found)} times")
     return _markdown(head, flow, facts)
+
+
+def describe_name(name: str, values: Sequence[Value], model: Target) -> str:
+    """Markdown of what a name holds, of which there are several values where its line is reached more than once."""
+    nodes = {each["name"]: each for each in model["nodes"]}
+    texts: dict[str, list[str]] = {}
+    for each in (each for each in values if each.text):
+        node = nodes.get(each.node)
+        same = node is not None and node["shape"] is not None and tensor_text(node["shape"], node["dtype"]) == each.text
+        paths = texts.setdefault(value_text(node) if node is not None and same else each.text, [])
+        paths += [path or model["name"] for path in each.paths]
+    recorded = [each.node for each in values if each.node in nodes and nodes[each.node]["target"] != operators.HOLE]
+    computed = [code(each) for each in recorded]
+    facts = [f"computed by {several(list(dict.fromkeys(computed)))}"] if computed else []
+    if not texts:
+        lacks = "" if model["inputs"] else f": {code(model['name'])} has no example inputs"
+        return _markdown(f"**{code(name)}** · its value is not known{lacks}", "", facts)
+    constant = not any(each.node for each in values) and all(_is_constant(text) for text in texts)
+    if constant:
+        facts = [f"computed while tracing: the graph keeps {'this value' if len(texts) == 1 else 'these values'}"]
+    if len(texts) == 1 or constant:
+        shown = ", ".join([*texts][:_MANY]) + (", …" if len(texts) > _MANY else "")
+        return _markdown(f"**{code(name)}** · {code(shown)}", "", facts)
+    lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in texts.items()]
+    if len({tuple(paths) for paths in texts.values()}) == 1:  # a loop in one module
+        lines = [*texts]
+    more = [f"and {len(lines) - _MANY} more"] if len(lines) > _MANY else []
+    return _markdown(f"**{code(name)}**", "\n".join([*lines[:_MANY], *more]), facts)
+
+
+def _is_constant(text: str) -> bool:
+    """Whether a value is data that generated code holds as it is."""
+    try:
+        return ast.literal_eval(text) is not None
+    except ERRORS:
+        return False
 
 
 def lowering(findings: Sequence[Finding], span: Span) -> str:
@@ -79,7 +131,7 @@ def describe_target(target: Target) -> str:
 
 
 def role(target: Target) -> str:
-    """Whether the class is meant to be captured and how that is known, in a few words; empty where nothing says so."""
+    """Whether the class is meant to be captured, and why, in a few words; empty if unknown."""
     return f"{_ROLES[target['role']]}: {target['why']}" if target["role"] else ""
 
 
@@ -89,7 +141,7 @@ def _origins(target: Target) -> list[tuple[str, Origin]]:
 
 
 def where(origin: Origin) -> str:
-    """Where a construction or inputs come from: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
+    """The source of a construction or inputs: ``comment``, ``line 30``, ``test_net.py:12``, ``assumed``."""
     if origin["file"]:
         name = os.path.basename(origin["file"])
         return f"{name}:{origin['line']}" if origin["line"] else name
@@ -100,14 +152,14 @@ def where(origin: Origin) -> str:
 
 
 def _captures(target: Target) -> str:
-    """Markdown of what the other captures do with a model: a row for each."""
+    """Markdown of the other captures' verdicts on a model: a row for each."""
     names = {**NAMES, "strict": "torch.export, `strict=True`", "shapes": "torch.export, other sizes"}
     rows = [f"| {names[each['capture']]} | {verdict_text(each)} |" for each in told(target)]
     return "\n\n| capture | |\n|---|---|\n" + "\n".join(rows) if rows else ""
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """What one capture does, in a sentence."""
+    """The verdict of one capture, as a sentence."""
     if verdict["outcome"] == "parts":
         count = verdict["graphs"]
         return f"{outcome(verdict)}: {count} {'graph' if count == 1 else 'graphs'}"
@@ -118,7 +170,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _call(found: Sequence[Occurrence], model: Target, text: str) -> str:
-    """Markdown of a call that leads to several nodes: the modules that it runs, what they do, and their totals."""
+    """Markdown of a call that leads to several nodes: the modules that it runs, their operators, and their totals."""
     visits = modules.visits(found)
     paths = [modules.called_by(visit, model["nodes"], text) for visit in visits]
     part = [node for visit in visits for node in visit]
@@ -134,7 +186,7 @@ def _call(found: Sequence[Occurrence], model: Target, text: str) -> str:
 
 
 def describe_member(member: Member, found: modules.Instances, uses: Sequence[str]) -> str | None:
-    """Markdown of a submodule where its class creates it; None where the model never runs it.
+    """Markdown of a submodule at the place where its class creates it; None if the model never runs it.
 
     ``uses`` are the lines that call it, as Markdown.
     """
@@ -178,7 +230,7 @@ def _markdown(head: str, flow: str, facts: list[str]) -> str:
 
 
 def code(text: str) -> str:
-    """The text as Markdown code, whatever it holds: names come from user code."""
+    """The text as Markdown code, with any characters, since names come from user code."""
     flat = " ".join(text.split())
     fence = "`" * (max((len(run) for run in _backticks(flat)), default=0) + 1)
     space = " " if flat.startswith("`") or flat.endswith("`") else ""

@@ -1,7 +1,7 @@
 """Draws one target of a record as Graphviz DOT: modules as clusters that collapse, repeated blocks as one box.
 
-Plain functions on plain data. Layout is left to who has Graphviz; colours are left to the style sheet of the page,
-which finds each element by its ``id`` and ``class``.
+Plain functions on plain data. Graphviz does the layout elsewhere; the page's style sheet adds colours, by the ``id``
+and ``class`` of each element.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from . import operators
 
 #: A drawing with more elements than this starts with modules collapsed.
 LIMIT = 120
-#: So many equal siblings in a row become one box.
+#: This many equal siblings in a row become one box.
 REPEATS = 3
-#: A drawing with more boxes than this is not made: everything is collapsed instead.
+#: A drawing with more boxes than this is not made; everything is collapsed instead.
 MOST = 3000
-#: A module with more entries than this has them in parts of so many, each a box that opens.
+#: A module with more entries than this shows them in parts of this size, each a box that can be expanded.
 _WIDE, _PART = 1000, 500
 
 
 @dataclass
 class Drawing:
-    """``dot``, and how the drawing relates to the graph.
+    """``dot``, and the mapping from the drawing to the graph.
 
-    ``elements`` maps the id of each drawn box to the names of the nodes it stands for; ``groups`` maps the id of each
-    module or run of modules that can be opened or closed to its title and state; ``expanded`` are the ids of the open
-    ones.  ``collapsed`` says that more was to be open than can be drawn.
+    ``elements`` maps the id of each drawn box to the names of its nodes; ``groups`` maps the id of each module or run
+    of modules that can be opened or closed to its title and state; ``expanded`` are the ids of the open ones.
+    ``collapsed`` says that more was to be expanded than can be drawn.
     """
 
     dot: str
@@ -43,7 +43,7 @@ class Drawing:
 
 @dataclass
 class _Group:
-    """A module, a run of equal sibling modules, or a part of what a wide module holds."""
+    """A module, a run of equal sibling modules, or a part of a wide module's entries."""
 
     id: str
     title: str
@@ -70,8 +70,8 @@ def draw(
     """The drawing of ``target``.
 
     ``expanded`` names the groups that are open; ``None`` opens, from the root down, as many as ``LIMIT`` elements
-    allow. ``parameters`` false leaves out ``get_attr`` nodes. ``direction`` is Graphviz's ``rankdir``.
-    Where that would be more than ``MOST`` boxes, all groups are closed.
+    allow. ``parameters`` false leaves out ``get_attr`` nodes. ``direction`` is Graphviz's ``rankdir``. If that would be
+    more than ``MOST`` boxes, all groups are closed.
     """
     nodes = [node for node in target["nodes"] if parameters or node["op"] != "get_attr"]
     root = _tree(nodes, target["modules"])
@@ -101,7 +101,7 @@ def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
 
     for node in nodes:
         path = node["module_path"]
-        # A module that is called as a whole is a box of its parent; what runs inside a module belongs to that module.
+        # A module called as a whole is a box of its parent; nodes inside a module belong to that module.
         owner = path.rpartition(".")[0] if node["op"] == "call_module" else path
         module(owner if node["op"] not in ("placeholder", "output") else "").entries.append(node)
     users: dict[str, list[str]] = {}
@@ -115,7 +115,7 @@ def _tree(nodes: list[Node], types: Mapping[str, str]) -> _Group:
 
 
 def _fold_parts(group: _Group) -> None:
-    """Puts the entries of wide modules into groups: nobody could look at them side by side."""
+    """Puts the entries of wide modules into groups, since they are too many to read side by side."""
     for entry in group.entries:
         if isinstance(entry, _Group):
             _fold_parts(entry)
@@ -132,14 +132,14 @@ def _name(entry: Node | _Group) -> str:
 
 
 def _boxes(group: _Group, opened: Container[str]) -> int:
-    """How many are drawn."""
+    """The number of drawn boxes."""
     return sum(
         _boxes(entry, opened) if isinstance(entry, _Group) and entry.id in opened else 1 for entry in group.entries
     )
 
 
 def _fold_sizes(group: _Group, of_sizes: set[str]) -> None:
-    """Puts the arithmetic with sizes of each module into one small box."""
+    """Puts each module's arithmetic on sizes into one small box."""
     sizes = [entry for entry in group.entries if not isinstance(entry, _Group) and entry["name"] in of_sizes]
     for entry in group.entries:
         if isinstance(entry, _Group):
@@ -152,8 +152,8 @@ def _fold_sizes(group: _Group, of_sizes: set[str]) -> None:
 
 
 def _fold_runs(group: _Group, users: Mapping[str, list[str]]) -> None:
-    """Puts consecutive sibling modules of equal content under one group, where they are a chain: a value that skips one
-    of them, as in a U-Net, would not be seen any more."""
+    """Puts consecutive sibling modules of equal content under one group, if they form a chain: a value that skips one
+    of them, as in a U-Net, would otherwise be hidden."""
     for entry in group.entries:
         if isinstance(entry, _Group):
             _fold_runs(entry, users)
@@ -186,7 +186,7 @@ def _fold_runs(group: _Group, users: Mapping[str, list[str]]) -> None:
 
 
 def _is_chain(run: list[_Group], users: Mapping[str, list[str]]) -> bool:
-    """Whether values go from each module to the next one only, but for those that all of them get."""
+    """Whether values go from each module only to the next one, except values that all of them get."""
     names = [{node["name"] for node in each.nodes()} for each in run]
     from_outside = []
     for at, own in enumerate(names):
@@ -209,7 +209,7 @@ def _signature(group: _Group) -> tuple[object, ...]:
 
 
 def _automatic(root: _Group) -> set[str]:
-    """The groups to open at first: level by level, while the whole stays readable."""
+    """The groups to expand initially: level by level, while the drawing stays readable."""
     opened: set[str] = set()
     shown = len(root.entries)
     level = [entry for entry in root.entries if isinstance(entry, _Group)]
@@ -218,7 +218,7 @@ def _automatic(root: _Group) -> set[str]:
         following: list[_Group] = []
         for group in level:
             cost = len(group.entries) - 1
-            # Repeated blocks say more as one box than one by one, unless the graph is small.
+            # Repeated blocks are clearer as one box, unless the graph is small.
             if group.id.startswith("s:"):
                 continue
             if shown + cost > LIMIT or (group.id.startswith("r:") and total > LIMIT // 2):
@@ -231,14 +231,15 @@ def _automatic(root: _Group) -> set[str]:
 
 
 class _Writer:
-    """One pass over the tree: boxes and clusters, then the edges between what was drawn."""
+    """One pass over the tree: boxes and clusters, then the edges between drawn boxes."""
 
     def __init__(self, root: _Group, opened: set[str], marked: Mapping[str, set[str]], direction: str) -> None:
         self.root, self.opened, self.marked = root, opened, marked
         self.lines = [
             "digraph fxlens {",
             f"  rankdir={'LR' if direction == 'LR' else 'TB'}; ranksep=0.35; nodesep=0.25; compound=true;",
-            # Modules that take turns, as the stages of two lists: each box below what it reads, also across modules.
+            # For alternating modules, such as the stages of two lists: each box is below its inputs, also across
+            # modules.
             "  newrank=true;",
             '  node [shape=box, style="rounded,filled", margin="0.2,0.06", height=0.3];',
             '  node [fontname="Helvetica", fontsize=11];',
@@ -268,7 +269,7 @@ class _Writer:
                 self.lines.append(f"{indent}subgraph {_quote('cluster_' + entry.id)} {{")
                 kind = "run" if entry.id.startswith(("r:", "p:")) else "module"
                 self.lines.append(f"{indent}  id={_quote(entry.id)}; class={_quote(kind)}; label={_quote(title)};")
-                # As an attribute of the whole graph this would be inches around the page.
+                # As an attribute of the whole graph this would be the page's margin in inches.
                 self.lines.append(f"{indent}  margin=10;")
                 self._entries(entry, indent + "  ")
                 self.lines.append(f"{indent}}}")
@@ -290,7 +291,7 @@ class _Writer:
         self._box(f"n:{node['name']}", node_label(node), kind, [node["name"]], indent)
 
     def _marks(self, members: list[str]) -> str:
-        """`` problem`` where one of them has one, `` pytorch`` where one stays in PyTorch when the model is lowered."""
+        """`` problem`` if one of them has one, `` pytorch`` if one stays in PyTorch when the model is lowered."""
         return "".join(f" {mark}" for mark, names in self.marked.items() if names.intersection(members))
 
     def _box(self, id: str, label: list[str], kind: str, members: list[str], indent: str, more: str = "") -> None:
@@ -309,21 +310,21 @@ class _Writer:
                 if not edge[0] or edge[0] == edge[1] or edge in drawn:
                     continue
                 drawn.add(edge)
-                # What only a size is taken of is no flow of values.
+                # An edge that only carries a size is not a flow of values.
                 small = any(end.startswith("s:") for end in edge)
                 kind = 'class="edge sizes", style=dashed' if small else 'class="edge"'
                 self.lines.append(f"  {_quote(edge[0])} -> {_quote(edge[1])} [{kind}];")
 
 
 def node_label(node: Node) -> list[str]:
-    """The lines in a node's box: what it calls, the path of a module, its settings, and its value."""
+    """The lines in a node's box: its callee, the path of a module, its settings, and its value."""
     if node["op"] == "call_module":
         return [operators.called(node), node["target"], operators.settings(node), value_text(node)]
     return [node["target"] if node["op"] == "get_attr" else operators.called(node), value_text(node)]
 
 
 def value_text(node: Node) -> str:
-    """``f32[1, 64, 56, 56]``, ``(f32[2, 8], i64[2, 8])``, or nothing: no tensor, or not known."""
+    """``f32[1, 64, 56, 56]``, ``(f32[2, 8], i64[2, 8])``, or empty if it is not a tensor or unknown."""
     shape = node["symbolic"] or node["shape"]
     return node["structure"] if shape is None else tensor_text(shape, node["dtype"])
 
@@ -332,8 +333,8 @@ _CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\
 
 
 def _quote(text: str) -> str:
-    """A DOT string of the text as it is: no escape of Graphviz takes effect in it, line breaks apart."""
-    # Control characters cannot be in the picture: XML has no way to write them.
+    """A DOT string of the literal text: Graphviz's escapes have no effect in it, except line breaks."""
+    # Control characters cannot be in the picture, since XML cannot represent them.
     shown = _CONTROL.sub("\ufffd", text)
     escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

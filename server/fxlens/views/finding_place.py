@@ -1,4 +1,4 @@
-"""Where in a file a finding is shown: its own place, or the line of the file that led there."""
+"""The place of a finding in a file: its own, or the line of the file that led there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from fxlens.sources.paths import key
 
 
 def in_file(path: str, finding: Finding, record: Record | None) -> Span | None:
-    """The span in this file.  A problem inside a library is shown at the call that the file makes, else at the
-    class's name."""
+    """The span in this file. A problem inside a library is shown at the file's call, or else at the class's name."""
     own = key(path)
     for span in [finding["span"], *reversed(finding["call_path"])]:
         if span is not None and key(span["file"]) == own:

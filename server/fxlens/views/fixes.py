@@ -1,4 +1,4 @@
-"""The fixes of a finding, and what each changes, as text."""
+"""The fixes of a finding, and their changes as text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def best_fixes(finding: Finding, most: int = 2) -> list[Fix]:
 
 
 def is_proven(fix: Fix) -> bool:
-    """Whether the model was captured with the fix and computed what it did before."""
+    """Whether the fixed model was captured and computes what it did before."""
     return fix["preferred"] and fix["checked"]
 
 
 def change(fix: Fix, texts: Mapping[str, str]) -> str:
-    """What a fix changes, as a unified diff of one line of context; ``texts`` of files that are not read from disk."""
+    """The changes of a fix, as a unified diff with one line of context; ``texts`` of files that are not read from
+    disk."""
     by_file: dict[str, list[Edit]] = {}
     for edit in fix["edits"]:
         by_file.setdefault(edit["file"], []).append(edit)

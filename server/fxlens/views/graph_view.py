@@ -1,4 +1,4 @@
-"""What the graph's page shows of a model: its drawing, and the facts of each node.  No LSP in it."""
+"""A model's graph for the page: its drawing, and the facts of each node. No LSP in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .drawing import Drawing, draw, value_text
 from .verdicts import capture_names
 
 MOST = 5000
-"""Of a larger graph only so many nodes are described, those with a box of their own first."""
+"""At most this many nodes of a graph are described, those with their own box first."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A node, the names of those that use it, why it stays in PyTorch when the model is lowered, and the bytes that it
-    reads and writes."""
+    """A node, the names of its users, why it stays in PyTorch when the model is lowered, and the bytes that it reads
+    and writes."""
 
     node: Node
     users: list[str]
@@ -50,7 +50,7 @@ FACTS: Mapping[str, Callable[[Shown], str]] = {
     "FLOPs": lambda shown: f"{shown.node['flops']:,}" if shown.node["flops"] else "",
     "lowering": lambda shown: shown.lowering,
 }
-"""What the page lists of a selected node, in this order; an empty text is left out."""
+"""The facts that the page lists for a selected node, in this order; empty ones are left out."""
 
 
 def graph_view(
@@ -75,7 +75,7 @@ def graph_view(
 
 
 def _too_large(target: Target, drawing: Drawing) -> str:
-    """What is left out of a graph that nobody could look at as a whole."""
+    """A note on what is left out of a very large graph."""
     count = len(target["nodes"])
     said = [
         "its modules are collapsed, because that is too many to draw" if drawing.collapsed else "",

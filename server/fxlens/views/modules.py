@@ -1,4 +1,4 @@
-"""Modules as parts of the models that were traced: where they are, and what they take and give."""
+"""Modules as parts of traced models: their paths, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from .drawing import value_text
 from .source_nodes import Occurrence, several
 
 _MANY = 4
+_MOST = 6  # tensors of one flow
 _ATTRIBUTE = re.compile(r"self\.([\w.]+)\(")
 
 
 @dataclass(frozen=True)
 class Instances:
-    """Where the modules of one class are in a model; the path of the model itself is empty."""
+    """The modules of one class in a model; the path of the model itself is empty."""
 
     target: Target
     paths: list[str]
 
 
 def instances(record: Record, path: str, name: str, itself: bool = True) -> Instances | None:
-    """Of a class of the file ``path``, in the largest of a record's models that have any; whether the model may be one
-    ``itself``."""
+    """The instances of a class of the file ``path``, in the largest model of a record that has any; ``itself``: the
+    model may be one."""
     here = key(path)
     for target in sorted(record["targets"], key=lambda each: -len(each["nodes"])):
         if target["name"] == name and key(record["path"]) == here:
@@ -42,7 +43,7 @@ def instances(record: Record, path: str, name: str, itself: bool = True) -> Inst
 
 
 def _reached(target: Target, wanted: Collection[str], here: str) -> list[str]:
-    """Those of the modules whose forward is in this file: classes of other files may have the same name."""
+    """The modules whose forward is in this file, since classes of other files may have the same name."""
     if not wanted:
         return []
     found: dict[str, None] = {}
@@ -62,14 +63,14 @@ def _reached(target: Target, wanted: Collection[str], here: str) -> list[str]:
 
 
 def _above(path: str) -> Iterator[str]:
-    """A module's path, and those of the modules that hold it."""
+    """A module's path, and those of its enclosing modules."""
     while path:
         yield path
         path = path.rpartition(".")[0]
 
 
 def holder(node: Node) -> str:
-    """The path of the module that a node is, or is in."""
+    """The path of the module that a node calls, or is in."""
     return node["target"] if node["op"] == "call_module" else node["module_path"]
 
 
@@ -78,30 +79,31 @@ def is_within(path: str, top: str) -> bool:
 
 
 def within(nodes: Sequence[Node], top: str) -> list[Node]:
-    """The nodes of a module and of those that it holds."""
+    """The nodes of a module and its submodules."""
     return [each for each in nodes if each["op"] not in ("placeholder", "output") and is_within(holder(each), top)]
 
 
 def flow(part: Sequence[Node], nodes: Sequence[Node]) -> str:
-    """``f32[1, 3] → f32[1, 8]``: the tensors that a part of a graph takes from the others, and those that it gives."""
+    """``f32[1, 3] → f32[1, 8]``: the tensors that a part of a graph takes and returns."""
     own = {node["name"] for node in part}
     outside = {each["name"]: each for each in nodes if each["name"] not in own}
     used = {name for node in outside.values() for name in node["inputs"]} & own or {part[-1]["name"]}
     given = [text for node in part if node["name"] in used and (text := value_text(node))]
     taken = dict.fromkeys(name for node in part for name in node["inputs"] if name in outside)
     took = [text for name in taken if (text := value_text(outside[name]))]
-    return f"{', '.join(took)} → {', '.join(given)}".lstrip() if given else ""
+    return f"{several(took, _MOST)} → {several(given, _MOST)}".lstrip() if given else ""
 
 
 def flows(parts: Sequence[tuple[str, Sequence[Node]]], nodes: Sequence[Node]) -> str:
-    """A line for each different flow; where there are several, with the paths that have it."""
+    """A line for each different flow; if there are several, with the paths that have it."""
     where: dict[str, list[str]] = {}
     for path, part in parts:
         if text := flow(part, nodes):
             where.setdefault(text, []).append(path)
     if len(where) < 2:
         return "".join(where)
-    lines = [f"{several(list(dict.fromkeys(paths)))}: {text}" for text, paths in where.items()]
+    named = {text: several([path for path in dict.fromkeys(paths) if path]) for text, paths in where.items()}
+    lines = [f"{paths}: {text}" if paths else text for text, paths in named.items()]
     return "\n".join([*lines[:_MANY], f"and {len(lines) - _MANY} more"] if len(lines) > _MANY else lines)
 
 
@@ -117,28 +119,30 @@ def contents(part: Sequence[Node]) -> str:
 
 
 def visits(found: Sequence[Occurrence]) -> list[list[Node]]:
-    """The nodes of one call, apart for each time that it was executed."""
+    """The nodes of one call, separately for each execution."""
     groups: dict[tuple[object, ...], list[Node]] = {}
+    ended = 0
     for place in found:
         way: list[object] = []
         for span in place.node["call_path"]:
             way += span.values()
             if span == place.span:
                 break
-        # Calls of one line of a class differ by the module that they are in.
-        groups.setdefault(tuple(way), []).append(place.node)
+        # Calls of one line of a class differ by the module that they are in, those of a loop by where each ends.
+        groups.setdefault((ended, *way), []).append(place.node)
+        ended += place.ends
     return list(groups.values())
 
 
 def called_by(visit: Sequence[Node], nodes: Sequence[Node], text: str) -> str:
-    """The path of the module that a call with this ``text`` runs; empty where it runs a function."""
+    """The path of the module that a call with this ``text`` runs; empty if it runs a function."""
     own = {node["name"] for node in visit}
     paths = [
         path
         for path in _above(os.path.commonpath([holder(node).replace(".", "/") for node in visit]).replace("/", "."))
         if own.issuperset(node["name"] for node in within(nodes, path))
     ]
-    # A module that does nothing but call another has the same nodes.
+    # A module that only calls another one has the same nodes.
     attribute = _ATTRIBUTE.match(text)
     named = [path for path in paths if attribute and f".{path}".endswith(f".{attribute[1]}")]
     return next(iter(named or paths), "")

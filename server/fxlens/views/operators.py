@@ -1,4 +1,4 @@
-"""What kind of operator a node is, and its settings in the few words that fit into a box."""
+"""The kind of a node's operator, and its settings as a short text for a box."""
 
 from __future__ import annotations
 
@@ -24,8 +24,14 @@ _TABLE = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
 _LONGEST = 40
 
 
+HOLE = "fxlib.diagnosis.engine.holes.hole"
+"""What a node calls that stands for an expression that cannot be recorded."""
+
+
 def called(node: Node) -> str:
-    """``Conv2d``, ``relu``, ``.view()``: what a node calls, without its path; its own name where it calls nothing."""
+    """``Conv2d``, ``relu``, ``.view()``: a node's callee, without its path; its own name if it calls nothing."""
+    if node["target"] == HOLE:
+        return "not recorded"
     if node["op"] == "call_module":
         return node["module_type"]
     if node["op"] == "call_method":
@@ -34,7 +40,7 @@ def called(node: Node) -> str:
 
 
 def kind(node: Node) -> str:
-    """The kind of operator, for colours; empty where it is none of these."""
+    """The kind of operator, for colours; empty for all others."""
     if node["op"] not in ("call_module", "call_method", "call_function"):
         return ""
     name = called(node).strip(".()").lower().replace("_", "")
@@ -42,7 +48,7 @@ def kind(node: Node) -> str:
 
 
 def of_sizes(nodes: Iterable[Node]) -> set[str]:
-    """The names of the nodes that compute with sizes of tensors, and give no tensor themselves."""
+    """The names of the nodes that compute on sizes of tensors and do not return a tensor."""
     found: set[str] = set()
     for node in nodes:
         if node["op"] not in ("call_method", "call_function") or node["shape"] is not None:
@@ -54,7 +60,7 @@ def of_sizes(nodes: Iterable[Node]) -> set[str]:
 
 
 def settings(node: Node) -> str:
-    """``64 → 128, 3×3, stride 2``: what tells a layer from others of its type."""
+    """``64 → 128, 3×3, stride 2``: the settings that distinguish layers of one type."""
     given, named = _arguments(node["settings"])
     pair = given[:2] if kind(node) in ("convolution", "product") else []
     pair = [named[name] for name in ("in_features", "out_features") if name in named] or pair

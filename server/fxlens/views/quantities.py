@@ -1,4 +1,4 @@
-"""What nodes cost, in numbers and as text."""
+"""The costs of nodes, as numbers and text."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fxlens.record import Node
 
 
 def parameters(nodes: Iterable[Node]) -> int:
-    """Parameters of the modules that these nodes call; one that is called twice counts once."""
+    """Parameters of the modules that these nodes call; each module counts once."""
     return sum({node["target"]: node["params"] for node in nodes if node["op"] == "call_module"}.values())
 
 
 def flops(nodes: Iterable[Node]) -> int | None:
-    """Floating-point operations of these nodes, or None where none of them is known."""
+    """Floating-point operations of these nodes, or None if none is known."""
     known = [node["flops"] for node in nodes if node["flops"] is not None]
     return sum(known) if known else None
 
 
 def traffic(node: Node, nodes: Mapping[str, Node]) -> int | None:
-    """Bytes that a node reads and writes: its tensors, and its parameters as if they were of its dtype."""
+    """Bytes that a node reads and writes: its tensors, and its parameters as if they had its dtype."""
     sizes = [_bytes(each) for each in (node, *(nodes[name] for name in node["inputs"] if name in nodes))]
     if sizes[0] is None:
         return None
@@ -41,7 +41,7 @@ def _itemsize(node: Node) -> int:
 
 
 def predicted(nodes: Sequence[Node]) -> str:
-    """``about 12.3 µs on A100``: what its data sheet allows and the start of each kernel; empty where none is set."""
+    """``about 12.3 µs on A100``: the minimum by its data sheet plus kernel launches; empty if no device is set."""
     known = [each["predicted"] for each in nodes if each["predicted"] is not None]
     if not known:
         return ""

@@ -1,10 +1,10 @@
-"""Which nodes of a record come from which places of a file, and the values of lines. No LSP in it."""
+"""Maps places of a file to nodes of a record, and lines to values. No LSP in it."""
 
 from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fxlens.record import Node, Record, Span, Target
@@ -12,17 +12,22 @@ from fxlens.sources.paths import key
 
 from .drawing import value_text
 
+_KEPT = 2
+_last: list[tuple[Record, str, _Models]] = []
+
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A stretch of the file that ``node`` comes from: its own expression, or a call on the way to it."""
+    """A range of the file that ``node`` comes from: its own expression, or a call in its call path."""
 
     span: Span
     node: Node
     own: bool
     target: str
+    ends: bool = False
+    """Whether ``node`` is the last in a call on the way, as far as that is known."""
     returned: object = None
-    """What a call on the way gives, if ``node`` is the last in it."""
+    """The result of that call."""
 
 
 def places(record: Record, path: str) -> list[Occurrence]:
@@ -44,7 +49,9 @@ def places(record: Record, path: str) -> list[Occurrence]:
             if own is not None and is_here(own):
                 found.append(Occurrence(own, node, True, target["name"]))
             found += [
-                Occurrence(span, node, False, target["name"], node["returned"].get(str(index), node["name"]))
+                Occurrence(
+                    span, node, False, target["name"], str(index) in node["returned"], node["returned"].get(str(index))
+                )
                 for index, span in enumerate(node["call_path"])
                 if is_here(span) and span != own
             ]
@@ -60,7 +67,7 @@ def files(record: Record) -> frozenset[str]:
 
 @dataclass
 class LineValue:
-    """What a line of a forward gives: the value of the last expression that ends on it."""
+    """The value of a line of a forward: that of the last expression that ends on it."""
 
     line: int
     values: list[str]
@@ -85,15 +92,25 @@ class LineValue:
 
 
 def line_values(record: Record, path: str) -> list[LineValue]:
-    """The value of each traced line of the file that gives a tensor; where several models reach it, that of the one
-    that counts there (`_Models`)."""
-    models = _Models(record, path)
+    """The value of each traced line of the file that yields a tensor; if several models reach it, that of the relevant
+    one (`_Models`)."""
+    models = _models(record, path)
     return [of_line[min(of_line, key=models.rank(line))] for line, of_line in sorted(models.values.items())]
 
 
+def _models(record: Record, path: str) -> _Models:
+    """Those of the last records that somebody asked about are kept: hovers ask three times each."""
+    for known, file, models in _last:
+        if known is record and file == path:
+            return models
+    made = _Models(record, path)
+    _last[:] = [(record, path, made), *_last[: _KEPT - 1]]
+    return made
+
+
 class _Models:
-    """Which of several models counts in a class: the largest that gives on its lines what the trace of the class itself
-    gives, since its lens names the inputs of that.  Others use it with other sizes."""
+    """Chooses the relevant model for a class: the largest one whose values on its lines equal those of the class's own
+    trace, since the lens shows that trace's inputs. Other models use it with other sizes."""
 
     def __init__(self, record: Record, path: str) -> None:
         self._sizes = {target["name"]: len(target["nodes"]) for target in record["targets"]}
@@ -101,7 +118,6 @@ class _Models:
         self._agreeing: dict[str, set[str]] = {}
         types = {target["name"]: target["modules"] for target in record["targets"]}
         nodes = {target["name"]: {node["name"]: node for node in target["nodes"]} for target in record["targets"]}
-        users = {name: _users(of_target.values()) for name, of_target in nodes.items()}
         self.places = places(record, path)
         by_line: dict[int, dict[str, list[Occurrence]]] = {}
         for place in self.places:
@@ -110,11 +126,11 @@ class _Models:
         """By line and model."""
         for line, of_line in by_line.items():
             for name, on_line in of_line.items():
-                if (value := _line_value(line, on_line, types[name], nodes[name], users[name])) is not None:
+                if (value := _line_value(line, on_line, types[name], nodes[name])) is not None:
                     self.values.setdefault(line, {})[name] = value
 
     def rank(self, line: int) -> Callable[[str], tuple[bool, int]]:
-        """Orders models by name, the one that counts on a line first."""
+        """Orders models by name, the relevant one on a line first."""
         at = bisect_right(self._heads, line, key=lambda head: head[0]) - 1
         agreeing = self._that_agree(self._heads[at][1]) if at >= 0 else self._sizes
         return lambda name: (name not in agreeing, -self._sizes[name])
@@ -132,33 +148,8 @@ class _Models:
         return self._agreeing[own]
 
 
-def _users(nodes: Collection[Node]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {node["name"]: set() for node in nodes}
-    for node in nodes:
-        for name in node["inputs"]:
-            found.get(name, set()).add(node["name"])
-    return found
-
-
-def _given(on_line: list[Occurrence], users: Mapping[str, set[str]]) -> list[object]:
-    """What the call gives that the last place on the line is on the way of.
-
-    The record says so of modules.  A function gives of what it computed last what is used outside of it.
-    """
-    last = on_line[-1]
-    if last.returned != last.node["name"]:
-        return [last.returned]
-    inside: list[str] = []
-    for place in reversed(on_line):
-        if place.own or place.span != last.span:
-            break
-        inside.append(place.node["name"])
-    out = [name for name in reversed(inside) if not users[name].issubset(inside)]
-    return [*out] if out and last.node["name"] not in out else [last.returned]
-
-
 def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
-    """``(f32[2, 8], f32[2])`` for what a call gives."""
+    """``(f32[2, 8], f32[2])`` for the result of a call."""
     match given:
         case None:
             return "…"
@@ -171,9 +162,8 @@ def _returned_text(given: object, nodes: Mapping[str, Node]) -> str:
     raise TypeError(given)
 
 
-def _taken_apart(on_line: list[Occurrence]) -> list[Occurrence]:
-    """The places without the items at the end that ``a, (b, c) = …`` takes: such a place does not hold what it is
-    taken from."""
+def _without_unpacked_items(on_line: list[Occurrence]) -> list[Occurrence]:
+    """The places without the trailing items that ``a, (b, c) = …`` unpacks."""
     spans = {place.node["name"]: place.span for place in on_line}
     end = len(on_line)
     while end > 1 and on_line[end - 1].own and (item := on_line[end - 1].node)["target"] == "operator.getitem":
@@ -189,20 +179,17 @@ def _line_value(
     on_line: list[Occurrence],
     types: Mapping[str, str],
     nodes: Mapping[str, Node],
-    users: Mapping[str, set[str]],
 ) -> LineValue | None:
-    # What is computed last on a line is its outermost expression, whose value the line assigns, and may take apart.
-    on_line = _taken_apart(on_line)
+    # The last computed value of a line is that of its outermost expression, which the line assigns and may unpack.
+    on_line = _without_unpacked_items(on_line)
     last = on_line[-1]
     if last.own:
         again = _visits(on_line, last.span, types)
         values = [(text, node["module_path"]) for node in again if (text := value_text(node))]
     else:
-        values = [
-            (text, last.node["module_path"])
-            for given in _given(on_line, users)
-            if "[" in (text := _returned_text(given, nodes))
-        ]
+        ended = [place for place in on_line if place.ends and place.span == last.span]
+        given = [(place.returned, place.node) for place in ended] or [(last.node["name"], last.node)]
+        values = [(text, node["module_path"]) for each, node in given if "[" in (text := _returned_text(each, nodes))]
     if not values:
         return None
     return LineValue(line, [text for text, _ in values], [path for _, path in values], last.target)
@@ -215,9 +202,9 @@ def several(names: list[str], most: int = 3) -> str:
 
 
 def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> list[Node]:
-    """The last node of each time that the expression was reached.
+    """The last node of each execution of the expression.
 
-    A container of torch, such as Sequential, calls its parts from one expression: they are one visit. A ModuleList
+    A container of torch, such as Sequential, calls its parts from one expression: these are one visit. A ModuleList
     calls nothing, so its parts were called one by one.
     """
     found: list[Node] = []
@@ -235,11 +222,11 @@ def _visits(on_line: list[Occurrence], span: Span, types: Mapping[str, str]) -> 
 
 
 def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
-    """The places around a position, of the narrowest expression only; several when it was reached more than once.
+    """The places around a position, of the narrowest expression only; several if it was reached more than once.
 
-    Of several models that have the expression, one counts (`_Models`).
+    If several models have the expression, the relevant one counts (`_Models`).
     """
-    models = _Models(record, path)
+    models = _models(record, path)
     around = [place for place in models.places if _holds(place.span, line, column)]
     if not around:
         return []
@@ -248,6 +235,30 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     counts = min((place.target for place in found), key=models.rank(line))
     found = [place for place in found if place.target == counts]
     return [place for place in found if place.own] or found
+
+
+def is_a_node(record: Record, path: str, span: Span) -> bool:
+    """Whether a node comes from exactly this stretch."""
+    return any(place.own and place.span == span for place in _models(record, path).places)
+
+
+def models_of(record: Record, path: str, line: int, first: int, last: int) -> list[Target]:
+    """The models that say something of a line of a function, which is on the lines from ``first`` to ``last``: those
+    of which its value is known, those that have it, those that have the function, and the class that it belongs to;
+    of each kind the one that counts there first."""
+    models = _models(record, path)
+    known = models.values.get(line, {}).keys()
+    on_line = {place.target for place in models.places if place.span["line"] <= line <= place.span["end_line"]}
+    inside = {place.target for place in models.places if first <= place.span["line"] <= last}
+    targets = [target for target in record["targets"] if target["construct"] is not None and target["nodes"]]
+    own = [target["name"] for target in targets if target["line"] <= first][-1:]
+    rank = models.rank(line)
+
+    def order(target: Target) -> tuple[object, ...]:
+        name = target["name"]
+        return name not in known, name not in on_line, name not in inside, *rank(name)
+
+    return sorted((each for each in targets if each["name"] in {*inside, *own}), key=order)
 
 
 def class_at(record: Record, line: int, column: int) -> Target | None:

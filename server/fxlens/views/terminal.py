@@ -1,4 +1,5 @@
-"""Standard output and error without control characters: what a file or an exception says must not drive a terminal."""
+"""Standard output and error without control characters: texts from files and exceptions must not control the
+terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def one_line(text: str) -> str:
 
 
 class _Plain:
-    """A text stream that writes what is printable."""
+    """A text stream that escapes unprintable characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -44,7 +45,7 @@ class _Plain:
 
 
 class _Beside(_Plain):
-    """The same for what is said beside the results: where it cannot be written, it is lost, and nothing else."""
+    """The same for messages besides the results: if one cannot be written, only that message is lost."""
 
     def write(self, text: str) -> int:
         with self._or_nowhere():
@@ -59,7 +60,7 @@ class _Beside(_Plain):
     def _or_nowhere(self) -> Iterator[None]:
         try:
             yield
-        except OSError:  # also what is buffered goes nowhere: Python writes it at its end
+        except OSError:  # discard the buffer, too, which Python would write at its end
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stream.fileno())
             os.close(nowhere)
@@ -67,11 +68,11 @@ class _Beside(_Plain):
 
 @contextmanager
 def plain_streams() -> Iterator[None]:
-    """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters, and escapes of what
-    their encoding does not have. What cannot be written to the latter is lost."""
+    """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters, and escape characters
+    that their encoding lacks. Text that cannot be written to the latter is lost."""
     before = sys.stdout, sys.stderr
     for name, stream in zip(("stdout", "stderr"), before, strict=True):
-        if stream is None:  # closed by whoever started this program
+        if stream is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -79,13 +80,13 @@ def plain_streams() -> Iterator[None]:
     sys.stdout, sys.stderr = _Plain(before[0]), _Beside(before[1])  # type: ignore[assignment]
     try:
         yield
-        sys.stdout.flush()  # here, where somebody says why that fails
+        sys.stdout.flush()  # here, where a failure is reported
     finally:
         sys.stdout, sys.stderr = before
 
 
 def console(out: TextIO, color: bool) -> Console:
-    """Writes styled text as it is, without marks of its own."""
+    """Writes styled text unchanged."""
     from rich.console import Console
 
     class Piped(Console):
@@ -98,6 +99,6 @@ def console(out: TextIO, color: bool) -> Console:
 
 
 def exact(stream: Any) -> Any:
-    """The stream as it was, for what is printable already except for its own colours, and for patches that no terminal
-    shows: a source may contain form feeds."""
+    """The original stream, for text that is already printable except for its own colours, and for patches written to
+    files, since a source may contain form feeds."""
     return stream.stream if isinstance(stream, _Plain) else stream

@@ -1,7 +1,6 @@
-"""Texts made of a target: its generated forward, the table of its nodes, its graph as text. No LSP in it.
+"""Texts made from a target: its generated forward, the table of its nodes, its graph as text. No LSP in it.
 
-Each view has an address, so that an editor's requests for a line of a view can be answered as those for a line of the
-source.
+Each view has an address, so that requests for a line of a view can be answered like those for a line of the source.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a view shows: a target of a document, in one of ``VIEWS``."""
+    """The subject of a view: a target of a document, in one of ``VIEWS``."""
 
     source: str
     target: str
@@ -49,13 +48,13 @@ class Subject:
 
 
 def subject_of(address: str) -> Subject | None:
-    """What the view at an address shows; None where it is no address of a view."""
+    """The subject of the view at an address; None if it is not the address of a view."""
     try:
         parts = urlsplit(address)
         if parts.scheme != SCHEME:
             return None
         values = json.loads(unquote(parts.query))
-    except ValueError:  # also of what is no address
+    except ValueError:  # also for invalid addresses
         return None
     if not isinstance(values, list) or len(values) != 3 or not all(isinstance(each, str) for each in values):
         return None
@@ -64,12 +63,12 @@ def subject_of(address: str) -> Subject | None:
 
 
 def text_of(target: Target, view: str) -> Text:
-    """The text of a view of a target; empty where the target has no graph."""
+    """The text of a view of a target; empty if the target has no graph."""
     return VIEWS[view].make(target)
 
 
 def node_at(target: Target, view: str, line: int, character: int) -> Node | None:
-    """The node that a position in a view (from 0) is about: the one whose name is there, else that of the line."""
+    """The node at a position in a view (from 0): the one whose name is there, otherwise that of the line."""
     text, lines = text_of(target, view)
     nodes = {node["name"]: node for node in target["nodes"]}
     content = text.split("\n")
@@ -88,7 +87,7 @@ def forward(target: Target) -> Text:
 
 
 def table(target: Target) -> Text:
-    """One row a node, as ``Graph.print_tabular`` has it, with the values."""
+    """One row per node, as in ``Graph.print_tabular``, with the values."""
     head = ("opcode", "name", "target", "args", "value")
     rows = [(each["op"], each["name"], each["target"], each["args"], value_text(each)) for each in target["nodes"]]
     if not rows:
@@ -101,7 +100,7 @@ def table(target: Target) -> Text:
 
 
 def listing(target: Target) -> Text:
-    """The graph as text: one line a node, with its type, and the module and the source line that it comes from."""
+    """The graph as text: one line per node, with its type, module and source line."""
     nodes = target["nodes"]
     if not nodes:
         return Text("", {})
@@ -131,7 +130,7 @@ def _typed(node: Node, name: str) -> str:
 def _origin(node: Node) -> str:
     module = f"{node['module_path']}: {node['module_type']}" if node["module_path"] else ""
     span = node["span"]
-    # Of a notebook a reader knows the lines of cells alone.
+    # In a notebook, readers know only the lines of cells.
     place = f"{os.path.basename(span['file'])}:{span['line']}" if span and not is_notebook(span["file"]) else ""
     origin = ", ".join(part for part in (module, place) if part)
     return f"  # {origin}" if origin else ""
@@ -148,7 +147,7 @@ def _flat(text: str) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """How a view is made, and the end of its name, by which an editor chooses its colours."""
+    """How a view is made, and its file extension, by which an editor chooses colours."""
 
     make: Callable[[Target], Text]
     suffix: str

@@ -1,4 +1,4 @@
-"""What the captures do with a model, in words."""
+"""The verdicts of captures on a model, as text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from fxlens.record import Fix, Record, Target, Verdict
 NAMES = {
     "fx": "torch.fx", "export": "torch.export", "compile": "torch.compile", "strict": "strict", "shapes": "sizes",
 }  # fmt: skip
-"""What a reader calls the captures; ``strict``: torch.export with ``strict=True``; ``sizes``: which sizes it lets
-vary."""
+"""Display names of the captures; ``strict``: torch.export with ``strict=True``; ``sizes``: the sizes that may vary."""
 
 
 PURPOSES = {"export": "for torch.export", "compile": "for torch.compile", "shapes": "for sizes that vary"}
-"""What a fix is for, where it is not for torch.fx."""
+"""The capture that a fix is for, if not torch.fx."""
 
 
 def unchecked(fix: Fix) -> str:
-    """``not checked: out of time``: that a fix was not compared with eager, with the reason where it is known; empty
-    where it was."""
+    """``not checked: out of time``: says that a fix was not compared with eager, with the reason if known; empty if it
+    was."""
     if fix["checked"]:
         return ""
     reasons = [each for each in (fix["note"] or "").split("; ") if each.startswith(("not checked", "not compared"))]
@@ -33,7 +32,7 @@ def of_fx(target: Target) -> str:
 
 
 def outcome(verdict: Verdict) -> str:
-    """``✓``, ``✗``, ``2 breaks``, or what is fixed to one size."""
+    """``✓``, ``✗``, ``2 breaks``, or the sizes that are fixed."""
     if verdict["outcome"] == "parts":
         return f"{verdict['breaks']} break{'' if verdict['breaks'] == 1 else 's'}"
     if verdict["outcome"] == "pinned":
@@ -42,14 +41,14 @@ def outcome(verdict: Verdict) -> str:
 
 
 def told(target: Target) -> list[Verdict]:
-    """The verdicts of other captures that are worth a place: that of strict export where it is not that of export."""
+    """The verdicts of other captures worth showing: strict export only if it differs from export."""
     export = next((each["outcome"] for each in target["captures"] if each["capture"] == "export"), None)
     return [each for each in target["captures"] if each["capture"] != "strict" or each["outcome"] != export]
 
 
 def summary(target: Target, sizes: bool = True) -> str:
-    """``fx ✗ 2 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14``; empty where only torch.fx was
-    asked, and without the ``sizes`` that are fixed where they are not wanted."""
+    """``fx ✗ 2 · export ✓ · compile 1 break · dimension 0 of x fixed at line 14``; empty if only torch.fx was run;
+    fixed ``sizes`` are optional."""
     if not target["captures"]:
         return ""
     parts = [f"fx {of_fx(target)}"]
@@ -62,7 +61,7 @@ def summary(target: Target, sizes: bool = True) -> str:
 
 
 def named(record: Record, name: str) -> Target | None:
-    """A target by its name, or what a capture makes of it by a name of `capture_names`."""
+    """A target by its name, or its captured graph by a name of `capture_names`."""
     for target in record["targets"]:
         if target["name"] == name:
             return target
@@ -73,12 +72,12 @@ def named(record: Record, name: str) -> Target | None:
 
 
 def closest(record: Record, name: str) -> Target | None:
-    """As `named`; the model itself as long as it is not known what a capture makes of it."""
+    """As `named`; the model itself while the capture has no result yet."""
     return named(record, name) or named(record, name.partition(" (")[0])
 
 
 def capture_names(target: Target) -> list[str]:
-    """What the captured graphs of a target are called in views: ``Net (torch.export)``."""
+    """The names of a target's captured graphs in views: ``Net (torch.export)``."""
     return [*_by_name(target)]
 
 

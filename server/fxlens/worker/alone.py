@@ -1,5 +1,5 @@
-"""Constructors that ask for a CUDA device or for their process group run here without: everything stays where it is,
-and the process is the only one of its group."""
+"""Lets constructors that need a CUDA device or a process group run without them: values stay on their device, and the
+process is alone in its group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOUT = (
     "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
     "parallel group is not initialized",
 )  # fmt: skip
-"""What such failures say."""
+"""Messages of such failures."""
 
 
 def is_about(error: BaseException | None) -> bool:
@@ -28,11 +28,11 @@ def is_about(error: BaseException | None) -> bool:
 
 
 _OF_GROUPS = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_)?rank"), 0))
-"""How functions are called that ask for the processes of a group, and what they say where there is one."""
+"""Names of functions that query process groups, and their answers for a group of one."""
 
 
 def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
-    """The functions about groups of processes of the file that raised this for lack of one, with their answers."""
+    """The functions about process groups in the file that raised this for lack of one, with their answers."""
     frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
     if not frames or "parallel group" not in text_of(error):
         return
@@ -49,8 +49,8 @@ _ANSWERS = {1: (lambda *_, **__: 1).__code__, 0: (lambda *_, **__: 0).__code__, 
 
 @contextlib.contextmanager
 def alone(error: BaseException | None = None) -> Iterator[None]:
-    """No device is asked for, and ``torch.distributed`` knows of one process; so do functions of the user's that raised
-    ``error`` since their groups of processes are not there."""
+    """Ignore device requests, and let ``torch.distributed`` report one process, and so the user's functions that raised
+    ``error`` for lack of process groups."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -58,14 +58,14 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is torch.Tensor.cuda:
                 return args[0]
-            if function is torch._C._nn._parse_to:  # of a module
+            if function is torch._C._nn._parse_to:  # parses the arguments of Module.to
                 args = tuple(each for each in args if not _is_cuda(each))
                 kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
                 return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
             kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
             if function is torch.Tensor.to:
                 args = tuple(args[0].device if _is_cuda(each) else each for each in args)
-                if args[0].is_meta:  # there is nothing that could be elsewhere
+                if args[0].is_meta:  # it has no data to move
                     args = (args[0], *(each for each in args[1:] if not _is_place(each)))
                     kwargs.pop("device", None)
             return (

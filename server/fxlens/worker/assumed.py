@@ -1,5 +1,5 @@
-"""What can be assumed about a class where nobody says how it is constructed or called: `assume` with the hints that
-incomplete constructions give."""
+"""Assumptions about a class whose construction or inputs are not given: `assume`, with hints from incomplete
+constructions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _assumers: WeakKeyDictionary[ModuleType, Assumer] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Assumed:
-    """A module, its construction as text, and inputs with which its forward runs; or else the reason, and as ``text``
-    the construction that got furthest."""
+    """A module, its construction as text, and inputs with which its forward runs; or else the reason, with the
+    construction that got furthest as ``text``."""
 
     module: Any = None
     text: str = ""
@@ -33,12 +33,12 @@ class Assumed:
 
 
 def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
-    """Searches arguments of the class under which it can be constructed, and inputs for it."""
+    """Searches arguments with which the class can be constructed, and inputs for it."""
     assumer = _assumer(namespace)
     assumer.hints.clear()
     for source in (*target.partial, *(each for each in target.construct if each.source == "workspace")):
         for name, text in _arguments(kind, source.text).items():
-            # Of a construction that raises only configurations are a start: one of their values may be wrong.
+            # From a construction that raises, only configurations are used: one of its values may be wrong.
             if source in target.partial or _is_configuration(text):
                 assumer.hints.setdefault(name, []).append(text)
     found = assumer.assume(kind)
@@ -48,7 +48,7 @@ def construct(namespace: ModuleType, target: Target, kind: type) -> Assumed:
 
 
 def inputs(namespace: ModuleType, module: Any, made: str, meta: bool) -> str | None:
-    """Searches inputs with which the module's forward runs; ``made`` is the text that constructs it."""
+    """Searches inputs with which the module's forward runs; ``made`` is the text that constructed it."""
     numbers = {
         name: int(text) for name, text in _arguments(type(module), made).items() if text.isdigit() and len(text) < 10
     }
@@ -56,7 +56,7 @@ def inputs(namespace: ModuleType, module: Any, made: str, meta: bool) -> str | N
 
 
 def forget(namespace: ModuleType) -> None:
-    """What was read of the module's code: it may be edited."""
+    """Drops cached readings of the module's code, which may be edited."""
     _assumers.pop(namespace, None)
 
 
@@ -81,8 +81,8 @@ _NUMBERS = frozenset({"abs", "bool", "float", "int", "max", "min", "round"})
 
 
 def _is_computed(node: ast.expr) -> bool:
-    """Whether a function is called with what is open, ``torch.unique(__hole__("labels")).size(0)``: no number in its
-    place gives what that is."""
+    """Whether a hole is the argument of a function, ``torch.unique(__hole__("labels")).size(0)``, so that no number can
+    replace it."""
     for each in ast.walk(node):
         name = ast.unparse(each.func).rpartition(".")[2] if isinstance(each, ast.Call) else HOLE
         makes = name == HOLE or name in _NUMBERS or name[:1].isupper()
@@ -92,7 +92,7 @@ def _is_computed(node: ast.expr) -> bool:
 
 
 class _Filling(ast.NodeTransformer):
-    """Puts usual numbers where an argument does not say one: ``{"hm": __hole__("num_classes"), "wh": 2}``."""
+    """Replaces holes for numbers by usual values: ``{"hm": __hole__("num_classes"), "wh": 2}``."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == HOLE and isinstance(node.args[0], ast.Constant):
@@ -102,7 +102,7 @@ class _Filling(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
-        """A name of a configuration that stays open is left out, since the code may read it, or not."""
+        """Omit an unresolved name of a configuration, since the code may not read it."""
         known = [pair for pair in zip(node.keys, node.values, strict=True) if not _is_computed(pair[1])]
         node = ast.Dict([key for key, _ in known], [value for _, value in known])
         self.generic_visit(node)
@@ -111,7 +111,7 @@ class _Filling(ast.NodeTransformer):
 
 
 def _filled(node: ast.expr) -> ast.expr:
-    """As it is where nothing is known but a name, of which a search makes more, or what is made of one."""
+    """The argument, unchanged if it is only a named hole, from which the search gets more."""
     whole = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == HOLE
     of_table = any(isinstance(each, ast.Dict) for each in ast.walk(node))
     return node if whole or (not of_table and _is_computed(node)) else _Filling().visit(node)

@@ -1,4 +1,4 @@
-"""Bytecode of the user's files is kept in the user's cache folder: looking at a repository leaves nothing in it."""
+"""Keeps bytecode of the user's files in the user's cache folder, so that checking a repository leaves nothing in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fxlens.sources.paths import cache_folder
 
 
 def keep_elsewhere() -> None:
-    """From now on modules outside of installations have their ``__pycache__`` in the cache folder."""
+    """Redirect ``__pycache__`` of modules outside of installations to the cache folder."""
     original = machinery.cache_from_source
-    # Searches for a construction may write below this name only.
+    # Searches for a construction may write only below this name.
     folder = str(cache_folder("__pycache__"))
     installed = tuple(os.path.join(os.path.realpath(each), "") for each in {sys.base_prefix, sys.prefix, *_own()})
 

@@ -1,4 +1,4 @@
-"""The classes of a job's file, with all that is said about their constructions and inputs."""
+"""The classes of a job's file, with all candidates for their constructions and inputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """``asked`` are the classes that tests were asked about, ``tests`` the tests that said something, ``looked_at`` all
-    files and folders that were looked at for them, with their states before that."""
+    """``asked`` are the classes for which tests were searched, ``tests`` the tests that were used, ``looked_at`` all
+    files and folders that were read for that, with their states before."""
 
     targets: list[targets.Target]
     asked: list[str]
@@ -24,14 +24,14 @@ class Candidates:
 
 
 def find(job: Job, tree: ast.Module) -> Candidates:
-    """From the file, the project's configuration, tests, and what the server knows of the workspace."""
+    """From the file, the project's configuration, tests, and the server's knowledge of the workspace."""
     found = read(job, tree)
     known.add(found.targets, job.known)
     return found
 
 
 def read(job: Job, tree: ast.Module) -> Candidates:
-    """The same without what the server knows."""
+    """The same without the server's knowledge."""
     found = targets.find(tree, job.text)
     targets.configure(found, job.config_targets)
     asked = from_tests.asked_for(found, job.path)

@@ -1,4 +1,4 @@
-"""What torch.export and torch.compile captured, as entries of the record."""
+"""Results of torch.export and torch.compile, as entries of the record."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def verdict(value: Any) -> record.Verdict:
 
 
 def graph(parts: list[Any]) -> Graph:
-    """The graphs of a capture as one.  Where there are several, each is a module of its own: ``graph 1``, ``graph 2``.
+    """The graphs of a capture as one. If there are several, each is a module: ``graph 1``, ``graph 2``.
 
-    Names of nodes begin with the number of their graph then, for each counts its nodes anew.
+    Node names then start with the graph's number, since each graph numbers its nodes separately.
     """
     nodes: list[Node] = []
     modules: dict[str, str] = {}
@@ -88,13 +88,13 @@ def _target(node: Any) -> str:
 
 
 def _held(node: Any, weights: Mapping[str, str]) -> str | None:
-    """The parameter or buffer that a placeholder stands for."""
+    """The parameter or buffer of a placeholder."""
     found = _WEIGHT.match(str(node.name))
     return weights.get(node.name) or (re.sub(r"_(parameters|buffers)_", ".", found[1]) if found else None)
 
 
 def _module(stack: Any) -> tuple[str, str]:
-    """Path and class of the innermost module that a node was made in."""
+    """Path and class of the innermost module in which a node was created."""
     entries: Iterable[Any] = (stack or {}).values()
     found = [each for each in entries if isinstance(each, tuple) and len(each) == 2]
     if not found:

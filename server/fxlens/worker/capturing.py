@@ -1,6 +1,6 @@
 """Importing this judges a small model with torch.export and torch.compile, which imports what they need.
 
-The zygote that serves captures imports it, so that its forks begin with all of that done.
+The zygote for captures imports it, so that its forks start with everything imported.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ def _judge_small() -> None:
 
 try:
     _judge_small()
-except Exception:  # a torch that cannot be asked says so for each model
+except Exception:  # a torch without captures is reported for each model
     traceback.print_exc()

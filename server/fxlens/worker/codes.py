@@ -1,4 +1,4 @@
-"""Code objects of a file before and after an edit: whether they do the same, and where they are."""
+"""Code objects of a file before and after an edit: whether they are equivalent, and where they are."""
 
 from __future__ import annotations
 import __future__
@@ -15,13 +15,13 @@ _SHAPE = (
 )  # fmt: skip
 _CONTENT = ("co_code", "co_names", "co_varnames", "co_stacksize", "co_exceptiontable")
 _OPTIMIZED = 1
-"""The flag of functions, which the bodies of modules and classes do not have."""
+"""The flag of function code, which bodies of modules and classes lack."""
 _FUTURE = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def within(code: CodeType) -> Iterator[CodeType]:
-    """The code and all that are inside of it."""
+    """The code and all codes inside it."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -31,8 +31,8 @@ def within(code: CodeType) -> Iterator[CodeType]:
 def match(
     old: CodeType, new: CodeType, ran: Container[int], live: Container[int], exchanged: dict[int, CodeType]
 ) -> bool:
-    """Whether the new code does what the old one did, but in functions that are ``live`` and have not ``ran``; notes
-    what takes whose place.  Lines do not count."""
+    """Whether the new code is equivalent to the old one, except in functions that are ``live`` and have not ``ran``;
+    records which code replaces which. Line numbers are ignored."""
     if _same(old, new):
         inner = [(a, b) for a, b in zip(old.co_consts, new.co_consts, strict=True) if isinstance(a, CodeType)]
         found: dict[int, CodeType] = {}
@@ -48,7 +48,7 @@ def match(
 
 
 def have_moved(old: CodeType, new: CodeType) -> bool:
-    """Whether code that is the same is on other lines."""
+    """Whether equal code is on other lines."""
     if (old.co_firstlineno, [*old.co_lines()]) != (new.co_firstlineno, [*new.co_lines()]):
         return True
     pairs = zip(old.co_consts, new.co_consts, strict=True)
@@ -56,8 +56,7 @@ def have_moved(old: CodeType, new: CodeType) -> bool:
 
 
 def moved(code: CodeType, by: int, known: dict[int, CodeType]) -> CodeType:
-    """The same code so many lines below; ``known`` are those that were moved before, by the identity of what they were
-    made of."""
+    """The same code shifted by so many lines; ``known`` caches moved codes by the identity of the originals."""
     if id(code) not in known:
         inner = tuple(moved(each, by, known) if isinstance(each, CodeType) else each for each in code.co_consts)
         known[id(code)] = code.replace(co_firstlineno=code.co_firstlineno + by, co_consts=inner)
@@ -65,7 +64,7 @@ def moved(code: CodeType, by: int, known: dict[int, CodeType]) -> CodeType:
 
 
 def of_functions(parts: list[moves.Part], code: CodeType) -> list[CodeType | None]:
-    """The code of each part that is a function, out of that of its module; None where it cannot be told."""
+    """The code of each part that is a function, from its module's code; None if ambiguous."""
     found: dict[tuple[int, str], CodeType | None] = {}
     waiting = [code]
     while waiting:
@@ -82,7 +81,7 @@ def of_functions(parts: list[moves.Part], code: CodeType) -> list[CodeType | Non
 
 
 def imported(tree: ast.Module) -> list[str]:
-    """The names that import statements of a module bind in it: calls of what they have are compiled otherwise."""
+    """The names that import statements bind in a module: calls of their attributes compile differently."""
     found: list[str] = []
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -97,8 +96,8 @@ def imported(tree: ast.Module) -> list[str]:
 def compiled(
     function: Any, classes: tuple[str, ...], imports: list[str], path: str, module: CodeType
 ) -> CodeType | None:
-    """The code of a function in these classes, as it would be in its module, which ``imports`` these names; None where
-    it cannot be had alone."""
+    """The code of a function in these classes, as in its module, which ``imports`` these names; None if it cannot be
+    compiled alone."""
     body: Any = function
     for name in reversed(classes):
         body = ast.copy_location(ast.ClassDef(name, [], [], [body], []), function)
@@ -121,7 +120,7 @@ def compiled(
 
 
 def _same(old: CodeType, new: CodeType) -> bool:
-    """Without what is within inner codes."""
+    """Whether two codes are equal, not considering inner codes."""
     names = (*_SHAPE, *_CONTENT)
     if any(getattr(old, name, None) != getattr(new, name, None) for name in names):
         return False
@@ -135,5 +134,5 @@ def _same_constant(old: object, new: object) -> bool:
         return True
     if isinstance(old, tuple) and isinstance(new, tuple):
         return len(old) == len(new) and all(map(_same_constant, old, new))
-    # 0.0 and -0.0, and the members of a set, differ as text.
+    # 0.0 and -0.0, and the order of set members, differ as text.
     return repr(old) == repr(new) if isinstance(old, (float, complex)) else old == new

@@ -1,7 +1,7 @@
-"""Keeps torch from importing its compiler where nobody asked for it.
+"""Keeps torch from importing its compiler when it is not needed.
 
-``torch._dynamo`` takes as long to import as torch does.  Many operators on meta, the initialization of ``nn.Embedding``
-among them, import it for nothing but to be left out of what it compiles, and fake tensors for three of its settings.
+``torch._dynamo`` takes as long to import as torch does. Many operators on meta, such as the initialization of
+``nn.Embedding``, import it only to disable it for themselves, and fake tensors only to read three of its settings.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ def there() -> bool:
 
 
 def imported() -> bool:
-    """Imports it; whether that worked."""
+    """Imports it; returns whether that worked."""
     with contextlib.suppress(BaseException):
         importlib.import_module(NAME)
     return there()
 
 
 def put_off() -> None:
-    """From now on such functions of torch run as they are until the compiler is imported, and then as torch has it.
+    """Until the compiler is imported, such functions of torch run without disabling it; afterwards as before.
 
-    Each keeps in an attribute what calls it with the compiler off.  A torch that does it otherwise is left as it is.
+    Each stores its disabled version in an attribute. Other versions of torch are left unchanged.
     """
     import torch
 
@@ -62,7 +62,7 @@ def _put_off(decorated: FunctionType, function: Any) -> None:
 
 
 class _Settings:
-    """Stands for ``torch._dynamo`` where only its settings are read; whatever else is asked for imports it."""
+    """Replaces ``torch._dynamo`` as long as only its settings are read; any other attribute imports it."""
 
     def __init__(self, config: ModuleType) -> None:
         self.config = config
@@ -72,7 +72,7 @@ class _Settings:
 
 
 def _settings_alone(torch: ModuleType) -> None:
-    """The compiler's module of settings is loaded without the compiler, which takes it over once it is imported."""
+    """Load the compiler's settings module without the compiler, which reuses it once imported."""
     path = Path(torch.__path__[0], "_dynamo", "config.py")
     spec = importlib.util.spec_from_file_location(_CONFIG, path)
     if spec is None or spec.loader is None or not path.is_file():

@@ -1,8 +1,7 @@
-"""Makes the module of a target from the candidates that the text and the workspace offer.
+"""Constructs the module of a target from the candidates of the text and the workspace.
 
-Modules are built under ``torch.device("meta")`` where
-that works, since a ResNet-50 then takes a tenth of the time and no memory; a constructor that needs values is run
-again for real.
+Modules are built under ``torch.device("meta")`` if possible, since a ResNet-50 then takes a tenth of the time and no
+memory; a constructor that needs values is run again with data.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 from . import alone, assumed, fallbacks, hub, network, text_warnings, tokenizers
 from .assume import sandbox
 from .errors import brief
-from .scope import class_named, scope
+from .scope import AttrDict, class_named, scope, spelled
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
@@ -34,8 +33,8 @@ _NEWLINE = re.compile(r"\r\n?|\n")
 
 
 class CannotConstruct(Exception):
-    """No candidate gave a module.  ``source`` is the one that the user wrote for the purpose, if there is one;
-    ``tried`` the assumed construction that got furthest."""
+    """No candidate worked. ``source`` is the one that the user wrote for this purpose, if any; ``tried`` the assumed
+    construction that got furthest."""
 
     def __init__(self, message: str, source: Source | None = None, tried: str = "") -> None:
         super().__init__(message)
@@ -45,9 +44,9 @@ class CannotConstruct(Exception):
 
 @dataclass
 class Made:
-    """A module, where it came from, and whether its parameters are on meta.
+    """A module, its source, and whether its parameters are on meta.
 
-    ``inputs`` is what was found together with an assumed construction.
+    ``inputs`` are those found together with an assumed construction.
     """
 
     module: Any
@@ -57,27 +56,27 @@ class Made:
 
 
 def is_model(namespace: ModuleType, target: Target) -> bool:
-    """Whether the class is an ``nn.Module`` of this file with a forward, or one that the project asks for."""
+    """Whether the class is an ``nn.Module`` of this file with a forward, or one that the project configures."""
     import torch
 
     kind = class_named(namespace, target.name)
     if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module) or inspect.isabstract(kind):
         return False
     if any(source.source in ASKED for source in target.construct):
-        return True  # the user asked for it, so a missing forward is reported
+        return True  # configured by the user, so a missing forward is reported
     forward = getattr(kind, "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
 def is_leaf(namespace: ModuleType, target: Target, leaf_modules: Iterable[str]) -> bool:
-    """Whether the project calls this class a leaf: by its qualified name, or by the end of it."""
+    """Whether the project configures this class as a leaf, by its qualified name or the end of it."""
     kind = class_named(namespace, target.name)
     name = f"{kind.__module__}.{kind.__qualname__}"
     return any(name == entry or name.endswith(f".{entry}") for entry in leaf_modules)
 
 
 def left_out(namespace: ModuleType, target: Target) -> str:
-    """Why a model is not constructed at all; empty where it is."""
+    """Why a model is not constructed; empty if it is."""
     if target.skip:
         return "left out by a comment"
     if target.leaf:
@@ -89,7 +88,7 @@ def left_out(namespace: ModuleType, target: Target) -> str:
 
 
 def fresh() -> None:
-    """A torch that no other model has changed, and the random numbers that there are without it."""
+    """Restores torch's global state and random numbers, so that models do not affect each other."""
     import torch
 
     from fxlib.diagnosis.fixes.compare import seed_all
@@ -107,7 +106,7 @@ NO_HASH = (
 
 
 class Construction:
-    """The ways to construct one class, to be asked for in this order."""
+    """The ways to construct one class, in this order."""
 
     def __init__(self, namespace: ModuleType, target: Target) -> None:
         self.namespace = namespace
@@ -117,9 +116,9 @@ class Construction:
         self._missing = required_arguments(self.kind)
 
     def said(self) -> Made | None:
-        """As somebody says it, or without arguments where that is enough.  Raises CannotConstruct.
+        """By a given construction, or without arguments if that is enough. Raises CannotConstruct.
 
-        A comment that fails is an error of its own and not passed over: the user said what to do.
+        A comment that fails is an error and not skipped, since the user wrote it.
         """
         name = self.target.name
         if self.kind.__hash__ is None:
@@ -129,10 +128,12 @@ class Construction:
         if not self._missing:
             at = sum(ORDER.index(each.source) < ORDER.index("default") for each in sources)
             sources.insert(at, Source(f"{name}()", "default"))
-        for source in sources:
+        for at, source in enumerate(sources):
             try:
                 module, meta = evaluate(self.namespace, source, self.kind)
             except BaseException as error:
+                if source.source in FOUND and (other := self._with_attributes(source, error)) is not None:
+                    sources.insert(at + 1, other)
                 if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):
                     raise
                 if source.source in ASKED:
@@ -148,8 +149,15 @@ class Construction:
                 raise CannotConstruct(f"`{source.text}` gives {type(module).__name__}, not {name}", source)
         return None
 
+    def _with_attributes(self, source: Source, error: BaseException) -> Source | None:
+        """With dicts whose keys are attributes too, where the code reads a configuration's dict that way."""
+        if not isinstance(error, AttributeError) or type(getattr(error, "obj", None)) is not dict:
+            return None
+        wrapping = _Wrapping(spelled(AttrDict, scope(self.namespace)))
+        return replace(source, text=ast.unparse(wrapping.visit(ast.parse(source.text, mode="eval"))))
+
     def assumed(self) -> Made:
-        """With arguments that can be assumed, those of last time first.  Raises CannotConstruct."""
+        """With assumed arguments, the previous ones first. Raises CannotConstruct."""
         for source in self.target.construct:
             if source.source == "assumed":
                 with contextlib.suppress(BaseException):
@@ -162,15 +170,26 @@ class Construction:
             raise CannotConstruct("; ".join(dict.fromkeys((*needs, *self._reasons, made.reason))), tried=made.text)
         source = Source(made.text, "assumed")
         try:
-            # Trials may have changed that one.
+            # Trials may have changed that module.
             module, meta = evaluate(self.namespace, source, self.kind, real=not made.meta)
         except BaseException:
             module, meta = made.module, made.meta
         return Made(module, source, meta, made.inputs)
 
 
+class _Wrapping(ast.NodeTransformer):
+    """Writes each dict as ``AttrDict({…})``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = ast.parse(name, mode="eval").body
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        return ast.Call(self._name, [node], [])
+
+
 def make_real(namespace: ModuleType, made: Made) -> Made:
-    """The same module with data in its parameters; as it is where that fails."""
+    """The same module with data in its parameters; unchanged if that fails."""
     try:
         module, meta = evaluate(namespace, made.source, type(made.module), real=True)
     except SystemExit:
@@ -181,7 +200,7 @@ def make_real(namespace: ModuleType, made: Made) -> Made:
 
 
 def _gives_nothing(text: str) -> bool:
-    """Whether every argument is None, as in `Net(None, None)`: a look whether the line runs."""
+    """Whether every argument is None, as in `Net(None, None)`, which only tests that the line runs."""
     call = ast.parse(text, mode="eval").body
     given = [*call.args, *(each.value for each in call.keywords)] if isinstance(call, ast.Call) else []
     return bool(given) and all(isinstance(each, ast.Constant) and each.value is None for each in given)
@@ -194,8 +213,8 @@ def _where(source: Source) -> str:
 
 
 def reads_own_device(tree: ast.Module, text: str) -> bool:
-    """Whether code of the file looks where a module's own tensors are, as ``self.weight.device`` and
-    ``next(self.parameters()).device`` do: the answer must not be that they have been made on meta."""
+    """Whether code of the file reads the device of a module's own tensors, by ``self.weight.device`` or
+    ``next(self.parameters()).device``: it must not see the meta device."""
     lines = [number for number, line in enumerate(_NEWLINE.split(text), 1) if _DEVICES.search(line)]
     for node in _standing_on(lines, tree) if lines else ():
         if isinstance(node, ast.Attribute) and _DEVICES.fullmatch(node.attr):
@@ -209,12 +228,12 @@ def reads_own_device(tree: ast.Module, text: str) -> bool:
 
 
 def names_devices(text: str) -> bool:
-    """Whether there may be code in it that does so."""
+    """Whether the text may contain such code."""
     return _DEVICES.search(text) is not None
 
 
 def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that stand on any of these lines, which are in order."""
+    """The nodes on any of these sorted lines."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -229,7 +248,7 @@ def _standing_on(lines: list[int], tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def is_small(module: Any) -> bool:
-    """Whether the module may be made with its data for a trace."""
+    """Whether the module is small enough to be constructed with data for a trace."""
     from torch.nn.parameter import is_lazy
 
     return sum(tensor.numel() for tensor in module.parameters() if not is_lazy(tensor)) <= _SMALL
@@ -245,7 +264,7 @@ def required_arguments(kind: type) -> list[str]:
             parameters = list(inspect.signature(each.__init__).parameters.values())[1:]  # type: ignore[misc]
         except (TypeError, ValueError):
             return []
-        # A class that a decorator has put around another one hands on what it is given.
+        # A class that a decorator wraps around another one passes its arguments on.
         if not parameters or any(parameter.kind not in variable for parameter in parameters):
             break
     else:
@@ -254,7 +273,7 @@ def required_arguments(kind: type) -> list[str]:
 
 
 def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:
-    """The module that a source makes, on meta where that works, and whether it is there."""
+    """The module from a source, on meta if possible, and whether it is on meta."""
     if source.source == "instance":
         module = getattr(namespace, source.text)
         return module, _on_meta(module)
@@ -275,13 +294,13 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
         try:
             with torch.device("meta"), sandbox.scripting_anew():
                 module = eval(code, scope(namespace))
-            # A layer that learns its sizes from a first call needs a call that works, which one on meta may not.
+            # A layer that gets its sizes from a first call needs a call that works, which one on meta may not.
             if isinstance(module, kind) and not (isinstance(module, torch.nn.Module) and waits(module)):
                 return module, _on_meta(module)
         except SystemExit:
             raise
         except Exception:
-            # Many constructors compute with values; the real device decides whether the expression is wrong.
+            # Many constructors compute with values; only the real device shows whether the expression is wrong.
             module = None
     try:
         module = eval(code, scope(namespace))
@@ -293,7 +312,7 @@ def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple
 
 
 def _without_all(code: Any, namespace: ModuleType, real: bool, lacking: list[Exception]) -> Any:
-    """Without what it lacks, one thing after the other, as the constructor asks for them."""
+    """Without missing resources, one after the other, as the constructor needs them."""
     try:
         with contextlib.ExitStack() as stack:
             for error in lacking:
@@ -308,12 +327,12 @@ def _without_all(code: Any, namespace: ModuleType, real: bool, lacking: list[Exc
 
 
 def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager[None] | None:
-    """In what a construction that raised this works without what this machine has not: weights, a device, a process
-    group, a tokenizer's file, a package that the code goes on without; None where it lacks none of these."""
+    """The context in which a construction that raised this works without a resource that this machine lacks: weights, a
+    device, a process group, a tokenizer's file, an optional package; None if none of these is missing."""
     if hub.is_about(error):
         return _or_raise(error, hub.without())
     if network.is_about(error) or _fetches_weights(error):
-        return sandbox.without_weights()  # the graph of a model does not depend on its weights
+        return sandbox.without_weights()  # graphs do not depend on weights
     if alone.is_about(error):
         return alone.alone(error)
     if (tokenizer := tokenizers.behind(error)) is not None:
@@ -326,8 +345,8 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
 
 @contextlib.contextmanager
 def _or_raise(error: Exception, context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-    """In a context in which something is left out. What fails there raises ``error``, which says what is lacking, and
-    not what its absence leads to."""
+    """Run in a context without some resource. A failure there raises ``error``, which names the missing resource,
+    instead of a follow-up error."""
     try:
         with context:
             yield
@@ -336,13 +355,13 @@ def _or_raise(error: Exception, context: contextlib.AbstractContextManager[None]
 
 
 def _fetches_weights(error: Exception) -> bool:
-    """Whether it was raised where weights are fetched, whatever their address is."""
+    """Whether it was raised while fetching weights, from any address."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_code.co_name == "load_state_dict_from_url" for frame, _ in frames)
 
 
 def _without_loading(code: Any, namespace: ModuleType, real: bool) -> Any:
-    """Where a function that loads weights cannot do without them, it is left out."""
+    """Leave out a function that needs weights to load."""
     try:
         return _on_either(code, namespace, real)
     except Exception as error:
@@ -363,8 +382,8 @@ def _on_either(code: Any, namespace: ModuleType, real: bool) -> Any:
 
 
 def _on_meta(module: Any, without: bool = True) -> bool:
-    """Whether any of a module is on meta: ``torch.Tensor(3, 4)`` has data there, too. ``without`` is the answer for one
-    that has no tensors."""
+    """Whether any tensor of a module is on meta; some, such as ``torch.Tensor(3, 4)``, may have data. ``without`` is
+    the result for a module without tensors."""
     import torch
 
     if not isinstance(module, torch.nn.Module):

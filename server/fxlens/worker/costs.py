@@ -1,4 +1,4 @@
-"""Operations and predicted times of nodes, from the metadata that their trace left."""
+"""Operations and predicted times of nodes, from their trace's metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CALLS = ("call_function", "call_method", "call_module")
 
 
 def flops(node: Any, root: Any) -> int | None:
-    """A multiplication and its addition count two; None where the trace does not know enough to count."""
+    """A multiply-add counts as two; None if the trace has too little information."""
     from fxlib.ir.node import map_arg
     from fxlib.passes.flops import flops_of, kind_of
     from fxlib.shapes.tensor_meta import TensorMeta
@@ -29,12 +29,12 @@ def flops(node: Any, root: Any) -> int | None:
         kwargs = map_arg(node.kwargs, _value)
         return int(flops_of(root, node, args, kwargs, out))
     except Exception:
-        # The metadata of a partial graph has gaps, and sizes that are symbols do not multiply to numbers.
+        # A partial graph's metadata has gaps, and symbolic sizes do not multiply to numbers.
         return None
 
 
 def predict(nodes: Sequence[Node], graph: Any, root: Any, device: str) -> Sequence[Node]:
-    """The nodes with ``predicted``: their time on a device of the data sheets, with the start of the kernel."""
+    """The nodes with ``predicted``: their time by a device's data sheet, with the kernel launch."""
     from fxlib.passes.devices import DEVICES
 
     if graph is None or device not in DEVICES:
@@ -54,7 +54,7 @@ def _prediction(node: Any, root: Any, device: str) -> Predicted | None:
         args, kwargs = map_arg(node.args, _value), map_arg(node.kwargs, _value)
         seconds = _node_cost(root, node, args, kwargs, node.meta["val"], DEVICES[device]).seconds
     except Exception:
-        return None  # the trace does not know enough
+        return None  # the trace has too little information
     return None if seconds is None else {"device": device, "seconds": seconds}
 
 

@@ -1,5 +1,5 @@
-"""The classes of a script that raises when it is imported: without the statement that raised, and those after it that
-define nothing and do more than to name plain values.  Those of a notebook: nothing else of its cells is run."""
+"""The classes of a script that raises on import: executed without the failing statement, and without later ones except
+definitions and plain values. For a notebook, only such statements are run."""
 
 from __future__ import annotations
 import __future__
@@ -20,16 +20,16 @@ from .scope import class_named
 
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
 _OF_THE_CODE = (ImportError, NameError, SyntaxError, NotImplementedError, RecursionError, MemoryError)
-"""What is raised wherever the file runs: other errors may be about data, devices or arguments that are not here."""
+"""Errors that occur on every machine; others may be due to missing data, devices or arguments."""
 
 
 def without_script(
     error: BaseException, path: str, tree: ast.Module, complete: Callable[[dict[str, Any]], None]
 ) -> ModuleType | None:
-    """The module as far as it got, with the definitions that come later; None where that gives no ``nn.Module``, or
-    where the error is one of the code, other than a name that a statement lacks. ``complete`` adds to its names."""
+    """The module as far as it got, with the definitions that come later; None if that gives no ``nn.Module``, or if the
+    error is a bug in the code, except a missing name. ``complete`` adds to its names."""
     at = _top_level(error.__traceback__, path)
-    # What makes the name may be in no definition of a notebook; a statement of another file may have lost it.
+    # The name may be made outside of a notebook's definitions, or by a failed statement of another file.
     left_out = isinstance(error, NameError) and at is not None and (is_notebook(path) or at.tb_next is None)
     if at is None or (isinstance(error, _OF_THE_CODE) and not left_out):
         return None
@@ -54,7 +54,7 @@ def without_script(
 
 
 def lost(tree: ast.Module, namespace: ModuleType, found: list[Target]) -> list[Target]:
-    """Classes with a forward that are not there, since the file was executed without what raises."""
+    """Classes with a forward that are missing, because failing statements were left out."""
     names = {name for name, node in classes(tree) if node in tree.body and has_forward(node)}
     return [each for each in found if each.name in names and class_named(namespace, each.name) is None]
 
@@ -69,7 +69,7 @@ def _top_level(trace: TracebackType | None, path: str) -> TracebackType | None:
 
 
 def _literals(tree: ast.Module) -> Iterator[tuple[str, object]]:
-    """The plain values that names get under some condition, such as one number of channels for each data set."""
+    """Plain values assigned under some condition, such as a number of channels for each data set."""
     for top in tree.body:
         for node in ast.walk(top) if isinstance(top, (ast.If, ast.Try, ast.With)) else ():
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -78,7 +78,7 @@ def _literals(tree: ast.Module) -> Iterator[tuple[str, object]]:
 
 
 def _is_value(node: ast.stmt, names: dict[str, object]) -> bool:
-    """Whether it gives a name to a plain value, as options of the command line are."""
+    """Whether it assigns a plain value, like a command-line option."""
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
         return False
     return _plain(node, {*vars(builtins), *names}, MAKERS)
@@ -88,12 +88,12 @@ MAKERS = {
     "dict", "list", "tuple", "set", "int", "float", "str", "range", "SimpleNamespace", "Namespace",
     "types.SimpleNamespace", "argparse.Namespace", "torch.device",
 }  # fmt: skip
-"""What plain values are made with, as it is written: ``openai.models.list()`` makes none."""
+"""Constructors of plain values, as written; ``openai.models.list()`` is not one."""
 
 
 def only(tree: ast.Module) -> ast.Module:
-    """Definitions, imports, what marks a function for the tracer, and assignments that call nothing but constructors of
-    plain values and data classes and need no name that is left out."""
+    """Only definitions, imports, `wrap` calls, and assignments that call only constructors of plain values and data
+    classes and use no omitted name."""
     known = {*vars(builtins)}
     own = {each.name for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
     wraps = {"torch.fx.wrap", "fxlib.wrap", *_imported_wraps(tree)} - own
@@ -108,13 +108,13 @@ def only(tree: ast.Module) -> ast.Module:
         elif not _marks(node, wraps):
             continue
         kept.append(node)
-    # Of the whole it has to be the first, and may stand in any cell.
+    # It must come first in the text, but may be in any cell.
     kept.sort(key=lambda node: not isinstance(node, ast.ImportFrom) or node.module != "__future__")
     return ast.Module(kept, tree.type_ignores)
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Those of cells that are indented as a whole, too (see `Notebook.joined`)."""
+    """The statements, also of cells that are indented as a whole (see `Notebook.joined`)."""
     for node in tree.body:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Constant) and node.test.value is True:
             yield from node.body
@@ -123,7 +123,7 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _imported_wraps(tree: ast.Module) -> Iterator[str]:
-    """What ``torch.fx.wrap`` is called after ``from torch import fx``, ``import torch.fx as fx`` and the like."""
+    """The names of ``torch.fx.wrap`` after ``from torch import fx``, ``import torch.fx as fx`` and the like."""
     for node in tree.body:
         for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
             module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
@@ -157,12 +157,12 @@ def _defines(node: ast.stmt, known: set[str], makers: set[str]) -> bool:
 
 
 def first_line(node: ast.stmt) -> int:
-    """That of its decorators, where it has some."""
+    """The first line, including decorators."""
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
 
 
 def _gives(node: ast.stmt) -> set[str]:
-    """The names that a statement may give something to."""
+    """The names that a statement may bind."""
     return {name for part in module_level([node]) for name in bound(part)}
 
 

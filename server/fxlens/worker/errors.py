@@ -1,6 +1,8 @@
-"""What a job may say of an exception of user code."""
+"""Texts for exceptions of user code."""
 
 from __future__ import annotations
+
+import inspect
 
 _LONGEST = 300
 _TOO_DEEP = "maximum recursion depth exceeded"
@@ -20,9 +22,27 @@ def brief(error: BaseException | None) -> str:
 
 
 def text_of(error: BaseException | None) -> str:
-    """Its message, whatever its own code does when it is asked for."""
+    """Its message, even if its own code raises."""
     try:
         text = str(error)
     except BaseException as broken:
         return f"(its message cannot be read: {type(broken).__name__})"
     return _TOO_DEEP if isinstance(error, RecursionError) and text.startswith(_TOO_DEEP) else text
+
+
+def of_property(error: AttributeError) -> BaseException:
+    """What a property of a module raised, of which torch says only that the module has no such attribute; the error as
+    it is where there is none."""
+    owner, name = getattr(error, "obj", None), str(getattr(error, "name", None))
+    found = inspect.getattr_static(type(owner), name, None)
+    if not isinstance(found, property) or found.fget is None or error.__traceback__ is None:
+        return error
+    try:
+        found.fget(owner)
+    except Exception as behind:
+        last = error.__traceback__
+        while last.tb_next is not None:
+            last = last.tb_next
+        last.tb_next = behind.__traceback__.tb_next if behind.__traceback__ is not None else None
+        return behind.with_traceback(error.__traceback__)
+    return error

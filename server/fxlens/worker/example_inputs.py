@@ -1,5 +1,4 @@
-"""Example inputs of a module: those that somebody gives, what models that hold it call it with, what its layers ask
-for."""
+"""Example inputs of a module: given ones, those of models that contain it, or those that its layers require."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class CannotUseInputs(Exception):
 
 @dataclass
 class Inputs:
-    """Example arguments for forward, in its order (None where none are known), and arguments to make constants."""
+    """Example arguments for forward, in its order (None if unknown), and arguments that become constants."""
 
     values: tuple[Any, ...] | None
     concrete: dict[str, Any] | None
@@ -41,10 +40,10 @@ class Inputs:
 
 
 def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
-    """The first source that can be evaluated and fits forward's parameters; None where there is none.
+    """The first source that can be evaluated and fits forward's parameters; None if there is none.
 
-    One that only says ``concrete_args={…}`` adds to what the next one gives.  Raises CannotUseInputs where the user's
-    own comment does not fit.
+    One with only ``concrete_args={…}`` adds to the next one. Raises CannotUseInputs if the user's own comment does not
+    fit.
     """
     constants: Inputs | None = None
     for source in target.inputs:
@@ -70,7 +69,7 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
 
 
 def others(namespace: ModuleType, target: Target, made: Made, inputs: Inputs | None) -> list[tuple[Any, ...]]:
-    """What the module was called with in recorded runs beside ``inputs``, where these were recorded too."""
+    """Further inputs of the module in recorded runs, if ``inputs`` were recorded, too."""
     found = []
     for source in target.inputs if inputs is not None and inputs.source.source == "recorded" else ():
         if source.source == "recorded" and source.made == made.source.text:
@@ -88,10 +87,10 @@ def infer(
     like: Source | None = None,
     searching: Callable[[], Source | None] = lambda: None,
 ) -> Inputs | None:
-    """Inputs where nobody gives any: ``like`` a model that holds this one calls it (they `fit`), or as its layers ask
-    for, or as ``searching`` finds, or else assumed ones.  ``constants`` where nothing fits.
+    """Inputs if none are given: ``like`` those of a model that contains this one (they `fit`), or by its layers'
+    requirements, or from ``searching``, or else assumed ones. ``constants`` if nothing fits.
 
-    ``graph`` is what could be traced without inputs.
+    ``graph`` is the part that could be traced without inputs.
     """
     if like is not None:
         with contextlib.suppress(Exception):
@@ -113,7 +112,7 @@ def infer(
 
 
 def fit(namespace: ModuleType, made: Made, source: Source) -> bool:
-    """Whether forward runs with these inputs, as far as that can be seen on meta."""
+    """Whether forward runs with these inputs, as far as meta shows."""
     try:
         _run(made, _inputs(namespace, source, made, None))
     except BaseException:
@@ -122,7 +121,7 @@ def fit(namespace: ModuleType, made: Made, source: Source) -> bool:
 
 
 def _settled(made: Made, inputs: Inputs) -> Inputs:
-    """The inputs, with which the module's lazy layers have learnt their sizes."""
+    """The inputs, after the module's lazy layers got their sizes from them."""
     from fxlib.diagnosis import lazy_layers
 
     if inputs.values is not None and lazy_layers.waits(made.module):
@@ -132,7 +131,7 @@ def _settled(made: Made, inputs: Inputs) -> Inputs:
 
 
 def _run(made: Made, inputs: Inputs) -> None:
-    """Raises what forward raises with these inputs, on meta and as far as that goes."""
+    """Raises the error of forward with these inputs, as far as meta shows."""
     import torch
 
     if inputs.values is None:

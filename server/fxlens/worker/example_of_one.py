@@ -1,7 +1,7 @@
-"""Which part of a user's text gives an example a batch of 1, and what it looks like with 2.
+"""Finds the part of a user's text that gives an example a batch of 1, and changes it to 2.
 
-torch takes sizes of 1 for constants (FX702). Inputs are expressions: each 1 in one is exchanged for a 2, and where that
-changes the size, it is the one that decides. Runs in the user's interpreter.
+torch treats sizes of 1 as constants (FX702). Inputs are expressions: each 1 in one is replaced by a 2, and if that
+changes the size, it is the deciding one. Runs in the user's interpreter.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from .job import Job
 
 _OWN = ("parent", "inferred", "assumed")
-"""Examples that FX Lens found by itself; that of a parent comes from the model around, which has the finding."""
+"""Examples that FX Lens found by itself; that of a parent comes from the enclosing model, which has the finding."""
 _WHOSE = {"recorded": "The recorded call", "test": "The call in {file}", "workspace": "The call in {file}"}
 _CONFIGURATIONS = ("fxlens.toml", "pyproject.toml")
 
 
 @dataclass(frozen=True)
 class _One:
-    """A 1 in an expression: where it stands in it, and the expression that makes a tensor around it."""
+    """A 1 in an expression: its position, and the enclosing expression that makes a tensor."""
 
     node: ast.Constant
     around: ast.Call
@@ -46,7 +46,7 @@ class _One:
 def placed(
     job: Job, namespace: Any, target: Target, module: Any, finding: Finding, has_data: bool
 ) -> tuple[Finding, list[Fix]] | None:
-    """The finding at the 1 that decides it, and a fix that is proven; None where nothing of the user's says 1."""
+    """The finding at the deciding 1, with a proven fix; None if no text of the user has it."""
     from fxlib.captures import pins, specification
 
     source = target.inputs[0]
@@ -99,7 +99,7 @@ class _Sizes:
 
 
 def _deciding(text: str, sizes: _Sizes, dimensions: list[Dimension]) -> list[_One]:
-    """The ones that give these dimensions their size, one for each; empty where some get it from elsewhere."""
+    """The ones that decide these dimensions' sizes, one for each; empty if some size comes from elsewhere."""
     left, found = list(dimensions), []
     for one in _ones(text):
         other = sizes.of(_with_twos(text, [one]))
@@ -112,7 +112,7 @@ def _deciding(text: str, sizes: _Sizes, dimensions: list[Dimension]) -> list[_On
 
 
 def _ones(text: str) -> Iterator[_One]:
-    """In the order of the text, with the innermost call around each."""
+    """The ones in the order of the text, with the innermost call around each."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
     except ERRORS:
@@ -140,7 +140,7 @@ def _with_twos(text: str, ones: list[_One]) -> str:
 
 
 def _spans(job: Job, target: Target, source: Source, ones: list[_One]) -> list[Span]:
-    """Where the user wrote these ones; fewer where some of them were not found."""
+    """The places where the user wrote these ones; fewer if some were not found."""
     if source.source == "comment":
         return _in_line(job.path, job.text, source.line, source.text, ones)
     if source.source == "config":
@@ -180,7 +180,7 @@ def _in_configuration(job: Job, target: Target, written: str, ones: list[_One]) 
 
 
 def _in_code(path: str, text: str, line: int | None, one: _One) -> Span | None:
-    """In the call around it, as it stands among the arguments or in what was assigned to them before."""
+    """In the call around it: among the arguments, or in earlier assignments to them."""
     from fxlib.diagnosis.engine import trees
 
     found = None
@@ -198,7 +198,7 @@ def _call(job: Job, source: Source) -> Span | None:
 
 
 def _comment(target: Target, source: Source, ones: list[_One], job: Job) -> list[Edit]:
-    """A comment above the class, which counts more than what another file says."""
+    """A comment above the class, which has precedence over other files."""
     text = f"# fxlens: {target.construct[0].text} <- {_with_twos(source.text, ones)}"
     if source.source in targets.ASKED or not ones or "." in target.name or "\n" in text:
         return []

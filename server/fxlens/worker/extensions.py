@@ -1,5 +1,5 @@
-"""Extensions that files of the workspace compile (``torch.utils.cpp_extension.load``), when they are imported or when a
-model is constructed, are not compiled here."""
+"""Replaces extensions that files of the workspace compile (``torch.utils.cpp_extension.load``) on import or during
+construction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from typing import Any
 _MODULE = "torch.utils.cpp_extension"
 _NAMES = ("load", "load_inline")
 Make = Callable[[str, tuple[str, int]], ModuleType | None]
-"""Makes what stands for an extension, from its name and the file and line that ask for it; None for one that is
-compiled."""
+"""Makes a placeholder for an extension, from its name and the requesting file and line; None to compile it."""
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Sees the module imported, and has ``make`` give the extensions from then on."""
+    """Waits for the import of the module, and lets ``make`` provide its extensions from then on."""
 
     def __init__(self) -> None:
         self.make: Make = lambda name, place: None
@@ -54,7 +53,7 @@ _finder = _Finder()
 
 
 def replaced_by(make: Make) -> None:
-    """From now on ``make`` gives the extensions."""
+    """Let ``make`` provide the extensions."""
     _finder.make = make
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

@@ -1,4 +1,4 @@
-"""Models whose code goes on without a package, ``except ImportError: DCN = None``, and then calls what it has not."""
+"""Models whose code continues without a package, ``except ImportError: DCN = None``, and then uses it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Absent:
-    """A global name that an import should have given, by its dotted name, and where that is used."""
+    """A global name that a failed import should have bound, its dotted name, and where it is used."""
 
     names: dict[str, Any]
     name: str
@@ -30,7 +30,7 @@ class Absent:
 
 
 def behind(error: BaseException | None) -> Absent | None:
-    """The name that is None, or is not there, since its import failed, where the use of it raised this."""
+    """The name that is None or missing because its import failed, if its use raised this."""
     unnamed = error.name if isinstance(error, NameError) else None
     none = isinstance(error, (TypeError, AttributeError)) and _NONE.search(text_of(error)) is not None
     if error is None or not (unnamed or none):
@@ -48,7 +48,7 @@ def behind(error: BaseException | None) -> Absent | None:
 
 @contextlib.contextmanager
 def standing_in(absent: Absent) -> Iterator[None]:
-    """With a placeholder for it, or with itself, where only an import before it failed."""
+    """Bind it to a placeholder, or to the object itself if only an earlier import failed."""
     found = _installed(absent.dotted)
     finder = placeholders.placeholder_finder()
     if finder is not None and found is None:
@@ -65,7 +65,7 @@ def standing_in(absent: Absent) -> Iterator[None]:
 
 
 def _installed(dotted: str) -> Any:
-    """What a dotted name is in an installed package; None where there is none."""
+    """The object of a dotted name in an installed package; None if there is none."""
     module, _, name = dotted.rpartition(".")
     with contextlib.suppress(Exception):
         if importlib.util.find_spec(dotted.partition(".")[0]) is not None:
@@ -74,7 +74,7 @@ def _installed(dotted: str) -> Any:
 
 
 def _imported(file: str) -> dict[str, str]:
-    """What imports inside of a ``try`` that goes on without them bind, with the dotted names."""
+    """The names bound by imports in a ``try`` that tolerates their failure, with the dotted names."""
     text = "".join(linecache.getlines(file))
     try:
         tree = ast.parse(text if "except" in text else "")

@@ -1,6 +1,6 @@
-"""Forks a process for each job, and other zygotes with more modules imported; kills what they leave.
+"""Forks a process for each job, and other zygotes with more modules imported; kills the processes that they leave.
 
-A zygote runs no operator and holds no user code, so that a fork of it is a clean start.
+A zygote runs no operators and no user code, so that a fork of it is a clean start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import compiler, isolation, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
-_LOOK = 10  # milliseconds between two looks at what trackers do
+_LOOK = 10  # milliseconds between two checks of trackers
 _exit = os._exit  # user code may replace it
 
 
@@ -36,9 +36,9 @@ class Zygote:
         self.control = control
         self.jobs: dict[int, int] = {}  # pid -> job id
         self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
-        self.parents: set[str] = set()  # the folders of those, this zygote's and its branches'
+        self.parents: set[str] = set()  # the parent folders of those, for this zygote and its branches
         self.branches: set[int] = set()
-        self.ended: set[int] = set()  # jobs and branches whose trackers are still at work
+        self.ended: set[int] = set()  # jobs and branches whose trackers are still running
         self._clear_at = 0.0  # at the latest
         self._wake_read = self._wake_write = -1
 
@@ -46,7 +46,7 @@ class Zygote:
         self.control.send(json.dumps(message).encode())
 
     def serve(self) -> None:
-        """Until the server closes its end."""
+        """Serves until the server closes its end."""
         processes.adopt_orphans()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -128,7 +128,7 @@ class Zygote:
                 processes.kill_job(pid)
 
     def fork_branch(self, modules: list[str], fds: list[int]) -> None:
-        """Forks another zygote, in which these modules are imported."""
+        """Forks another zygote with these modules imported."""
 
         def begin() -> Zygote:
             branch = Zygote(socket.socket(fileno=os.dup(fds[0])))
@@ -145,8 +145,8 @@ class Zygote:
         self.fork_zygote(begin)
 
     def fork_keeper(self, folder: str, fds: list[int]) -> None:
-        """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the request is
-        in the second of the descriptors, and what the user's code prints goes to the third."""
+        """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the second
+        descriptor has the request, and the third receives the output of user code."""
 
         temporary.prepare(own := temporary.of_job(folder, 0))
 
@@ -168,12 +168,12 @@ class Zygote:
         self.fork_zygote(begin)
 
     def fork_zygote(self, begin: Callable[[], Zygote]) -> None:
-        """Forks a zygote that ``begin`` makes, in the child."""
+        """Forks a zygote; ``begin`` sets it up in the child."""
         parent = os.getpid()
         try:
             pid = os.fork()
         except OSError:
-            return  # its socket closes, which says enough
+            return  # the closed socket tells the server
         if pid:
             self.branches.add(pid)
             return
@@ -194,7 +194,7 @@ class Zygote:
         processes.die_with_parent(parent)
 
     def notice(self) -> None:
-        """Says which jobs have ended. Their numbers stay taken: nobody has waited for them yet."""
+        """Reports ended jobs. Their process ids stay reserved, since they are not reaped yet."""
         for pid in [*self.jobs, *self.branches]:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
@@ -211,8 +211,8 @@ class Zygote:
                 os.waitpid(pid, os.WNOHANG)
 
     def clear_up(self) -> None:
-        """Removes what jobs and branches that have ended left, once their trackers have removed what else would stay in
-        /dev/shm; other jobs do not wait for that."""
+        """Cleans up after ended jobs and branches, once their trackers have removed their files in /dev/shm; other jobs
+        do not wait for that."""
         if not self.ended or (self.trackers() and time.monotonic() < self._clear_at):
             return
         ended, self.ended = self.ended, set()
@@ -224,7 +224,8 @@ class Zygote:
             self.remove_folder(pid)
 
     def trackers(self) -> list[int]:
-        """Those that ended jobs left; what else they left is killed, since it may hold the trackers' pipes."""
+        """The trackers left by ended jobs; their other processes are killed, since they may hold the trackers'
+        pipes."""
         strays = self.strays()
         trackers = [pid for pid in strays if processes.is_tracker(pid)]
         if trackers:
@@ -235,7 +236,7 @@ class Zygote:
         return trackers
 
     def strays(self) -> list[int]:
-        """What ended jobs left. What running jobs started stays below them: each adopts its orphans."""
+        """Processes left by ended jobs. Those of running jobs stay below them, since each job adopts its orphans."""
         known = {*self.jobs, *self.branches, *self.ended}
         return [pid for pid in children_of(os.getpid()) if pid not in known]
 
@@ -248,7 +249,7 @@ class Zygote:
         last = [*self.jobs, *self.branches, *self.ended]
         for pid in last:
             processes.kill_job(pid)
-        for pid in last:  # what was below one comes to this process with its end
+        for pid in last:  # the children of one are adopted by this process at its end
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         until = time.monotonic() + processes.TRACKER_SECONDS
         while self.trackers() and time.monotonic() < until:
@@ -263,7 +264,7 @@ class Zygote:
             temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
-        # What takes longer goes with the folder of all jobs: until then the next job would wait.
+        # A folder that takes longer is removed with the parent folder; otherwise the next job would wait.
         temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
 
 
@@ -278,7 +279,7 @@ def _keep(request: Json) -> Data:
 
 
 def import_modules(names: list[str]) -> None:
-    """Imports third-party modules that coming jobs need; those that do not import are left to the jobs."""
+    """Imports third-party modules that coming jobs need; failing imports are left to the jobs."""
     for name in names:
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
@@ -287,6 +288,6 @@ def import_modules(names: list[str]) -> None:
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Resident bytes of this process."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

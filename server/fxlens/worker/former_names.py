@@ -1,4 +1,4 @@
-"""What earlier versions of Python, NumPy, torch and torchvision had, for files of the workspace that still use it:
+"""Names of earlier versions of Python, NumPy, torch and torchvision, for workspace files that still use them:
 ``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class _Addresses(dict[str, str]):
-    """Where weights were: any name has an address that nobody opens."""
+    """Former addresses of weights: any name has an address, which is never opened."""
 
     def __missing__(self, key: str) -> str:
         return f"https://download.pytorch.org/models/{key}.pth"
@@ -23,7 +23,7 @@ class _Addresses(dict[str, str]):
 
 @functools.cache
 def _table() -> dict[str, Callable[[], dict[str, Any]]]:
-    """What each module had. It is made when it is asked for: an interpreter may have no NumPy."""
+    """The former names of each module. Created on demand, since an interpreter may lack NumPy."""
     texts = {"string_classes": (str, bytes), "int_classes": int, "FileNotFoundError": FileNotFoundError, "PY3": True}
     urls = {"model_urls": _Addresses()}
     networks = ("alexnet", "densenet", "googlenet", "inception", "mobilenet", "resnet", "squeezenet", "vgg")
@@ -64,16 +64,16 @@ def _getargspec(function: Callable[..., Any]) -> Any:
 
 
 def of(name: str) -> Any:
-    """What this dotted name was; None where that is not known."""
+    """The former object of this dotted name; None if unknown."""
     module, _, last = name.rpartition(".")
     return _table().get(module, dict)().get(last)
 
 
 def install(asked: Callable[[str, Any], bool]) -> bool:
-    """Makes the modules that are imported give the names that their earlier versions had.
+    """Makes imported modules provide the names of their earlier versions.
 
-    ``asked(name, frame)`` decides for each use: the dotted name, and the frame that reads it.  Returns whether a
-    module was changed."""
+    ``asked(name, frame)`` decides for each use: given the dotted name and the reading frame. Returns whether a module
+    was changed."""
     new = [(module, had) for name, had in _table().items() if (module := sys.modules.get(name)) is not None]
     new = [(module, had) for module, had in new if not isinstance(vars(module).get("__getattr__"), _Former)]
     for module, had in new:

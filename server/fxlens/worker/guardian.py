@@ -1,7 +1,7 @@
-"""Ends a job's processes once the server is gone, where there is no zygote to do it.
+"""Ends a job's processes once the server has ended, if there is no zygote to do it.
 
-A thread of the job could not: code in C that never returns keeps every other thread from running.  So a small process
-waits, made before torch is imported and so without threads to lose.  It is of the job's group, and ends with it.
+A thread of the job could not, since C code that never returns blocks all other threads. So a small process waits,
+forked before torch is imported, when there are no other threads. It belongs to the job's group and ends with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDS = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALR
 
 def during_import(control: int, folder: str) -> int:
     """Forks a process that kills this one and removes ``folder`` once the other end of the socket ``control`` closes;
-    gives its number, for `dismiss`. It reads nothing from the socket."""
+    returns its process id, for `dismiss`. It reads nothing from the socket."""
     watched = os.getpid()
     guard = os.fork()
     if guard:
@@ -39,16 +39,16 @@ def during_import(control: int, folder: str) -> int:
 
 
 def dismiss(guard: int) -> None:
-    """Ends the process that `during_import` made: from now on this one sees by itself that the server went."""
+    """Ends the process of `during_import`, since this one now notices the server's end itself."""
     os.kill(guard, signal.SIGKILL)
     os.waitpid(guard, 0)
 
 
 def start(lifeline: int, folder: str, others: Iterable[int]) -> None:
     """Forks a process that waits until the other end of ``lifeline`` is closed, then kills this one's group and removes
-    ``folder``.  ``others`` are the descriptors that it must not hold open.
+    ``folder``. ``others`` are descriptors that it must close.
 
-    It is no child of this process: user code that waits for its children must not meet it."""
+    It is not a child of this process, so that user code that waits for children does not see it."""
     between = os.fork()
     if between:
         os.close(lifeline)
@@ -73,7 +73,7 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
         until = time.monotonic() + processes.TRACKER_SECONDS
         while time.monotonic() < until and any(map(processes.is_tracker, trackers)):
             time.sleep(0.01)
-    # The kill takes this process too: another one, of a group of its own, waits for that and clears up.
+    # The kill includes this process, so another one, in its own group, waits for that and cleans up.
     ended, held = os.pipe()
     left, leaving = os.pipe()
     if os.fork():

@@ -1,8 +1,8 @@
-"""Example inputs for a model whose file gives none: from annotations, and from the layers that touch an argument first.
+"""Example inputs for a model without any: from annotations, and from the first layers that use an argument.
 
 A guess is the text of an expression, as the user would write it after ``<-``, so that it can be shown, edited and
-written down.  It counts only when forward runs with it on the meta device, or gets as far as a question about data.
-Runs in the user's interpreter: torch and fxlib.
+saved. It counts only if forward runs with it on the meta device, or up to an operation that needs data. Runs in the
+user's interpreter: torch and fxlib.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PASSING = {
 
 @dataclass(frozen=True)
 class Need:
-    """What a layer asks of its input: ``shapes`` in the order to try, ``dtype``, an exclusive bound for ids."""
+    """A layer's requirement on its input: ``shapes`` in the order to try, ``dtype``, an exclusive bound for ids."""
 
     shapes: tuple[tuple[int, ...], ...]
     ids: int = 0
@@ -46,10 +46,10 @@ class Need:
 
 
 def guess(module: Any, graph: Any, constant: Mapping[str, Any] = MappingProxyType({})) -> str | None:
-    """Arguments of forward as text, or None where nothing that fits was found.
+    """Arguments of forward as text, or None if nothing fits.
 
-    ``graph`` is what could be traced without inputs, or None.  ``constant`` are the arguments that the trace fixes;
-    they need no example.
+    ``graph`` is the part that could be traced without inputs, or None. ``constant`` are the arguments that the trace
+    fixes; they need no example.
     """
     names = [each for each in _required(module) if each.name not in constant]
     if not names:
@@ -71,7 +71,7 @@ def guess(module: Any, graph: Any, constant: Mapping[str, Any] = MappingProxyTyp
 
 
 def _required(module: Any) -> list[inspect.Parameter]:
-    """Forward's parameters that must be given; none where it takes ``*args``, which say nothing."""
+    """Forward's required parameters; none if it takes ``*args``."""
     try:
         parameters = list(inspect.signature(module.forward).parameters.values())
     except (TypeError, ValueError):
@@ -103,7 +103,8 @@ def _choices(module: Any, names: list[inspect.Parameter], graph: Any) -> list[li
         found[each.name] = texts
     if not any(found.values()):
         return None
-    # An argument that only meets another one in arithmetic has its shape, or one that goes with every shape.
+    # An argument that only occurs in arithmetic with another one has that one's shape, or one that broadcasts with
+    # every shape.
     known = next((texts for texts in found.values() if texts and texts[0].startswith("torch.randn(")), [])
     return [texts or [*known, _ANY_SHAPE] for texts in found.values()]
 
@@ -136,7 +137,7 @@ def _size(name: str) -> int:
 
 
 def _need(module: Any, start: Any) -> Need | None:
-    """The demand of the first layer that the value reaches through operators that keep what matters of its shape."""
+    """The need of the first layer that the value reaches through operators that preserve the relevant shape."""
     seen, front = {start}, [start]
     while front:
         node = front.pop(0)
@@ -220,8 +221,8 @@ def _shapes(need: layers.Need | None) -> Need | None:
 
 
 def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any]) -> str:
-    """``fits``; ``data``: it ran until something asked for data, which meta tensors have not, or for a package that is
-    not installed; ``no``."""
+    """``fits``; ``data``: it ran until something needed data, which meta tensors lack, or a package that is not
+    installed; ``no``."""
     import torch
 
     try:
@@ -236,7 +237,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
 
 
 def shadow(module: Any) -> Any:
-    """A copy of the module on the meta device, so that a run changes nothing of the user's."""
+    """A copy of the module on the meta device, so that a run does not change the user's module."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -245,7 +246,7 @@ def shadow(module: Any) -> Any:
     memo: dict[int, Any] = {}
     for tensor in itertools.chain(module.parameters(), module.buffers()):
         if is_lazy(tensor):
-            continue  # a copy of it has no data either
+            continue  # its copy has no data either
         hollow = torch.empty_like(tensor, device="meta")
         memo[id(tensor)] = torch.nn.Parameter(hollow, False) if isinstance(tensor, torch.nn.Parameter) else hollow
     return copy_with(memo, module)

@@ -1,6 +1,6 @@
-"""Models that take others from the Hugging Face Hub, or from torch.hub, when they are constructed.  Where nothing can
-be fetched, those of transformers have the usual configuration of their kind, and no weights; other models, tokenizers
-and processors can be held, but not used."""
+"""Models that load others from the Hugging Face Hub or torch.hub during construction. Without network, those of
+transformers get the default configuration of their type, without weights; other models, tokenizers and processors can
+be stored, but not used."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import outside
 from .stand_ins import unusable
 
 _TEXTS_AND_IMAGES = (
     "AutoTokenizer", "AutoProcessor", "AutoImageProcessor", "AutoFeatureExtractor", "PreTrainedTokenizerBase",
     "ProcessorMixin", "FeatureExtractionMixin", "ImageProcessingMixin",
 )  # fmt: skip
-"""Classes of transformers whose objects are no part of a graph."""
+"""Classes of transformers whose objects are not part of a graph."""
 _OF_FETCHING = (
     "cache_dir", "force_download", "proxies", "token", "local_files_only", "revision", "trust_remote_code", "subfolder",
     "gguf_file", "_from_pipeline", "_from_auto", "_commit_hash", "user_agent",
@@ -39,8 +40,8 @@ def is_about(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def without() -> Iterator[None]:
-    """``torch.hub.load`` and ``from_pretrained`` fetch nothing.  That raises what it raises where a name does not say
-    what kind it means."""
+    """Keep ``torch.hub.load`` and ``from_pretrained`` from fetching. They still raise if the name does not show the
+    type."""
     import torch
 
     with contextlib.ExitStack() as stack:
@@ -58,7 +59,7 @@ def without() -> Iterator[None]:
 
 
 def _of_transformers() -> list[tuple[Any, str, Callable[..., Any]]]:
-    """The class methods that fetch, and what they do without that."""
+    """The class methods that fetch, and their replacements."""
     import transformers
 
     base = transformers.PreTrainedConfig if hasattr(transformers, "PreTrainedConfig") else transformers.PretrainedConfig
@@ -71,6 +72,9 @@ def _of_transformers() -> list[tuple[Any, str, Callable[..., Any]]]:
             model = getattr(kind, "model_type", "") or _kind_of(str(name))
             if not model:
                 raise
+            if (asking := outside.asking()) is not None:
+                text = f"`{name}` is not on this machine, and FX Lens fetches nothing while it looks at a file"
+                outside.note(f"{text}. The default configuration of {model} stands for it, without weights", *asking)
             return {"model_type": model}, {key: each for key, each in kwargs.items() if key not in _OF_FETCHING}
 
     def usual_model(kind: Any, name: Any = None, *_: Any, config: Any = None, **__: Any) -> Any:
@@ -91,7 +95,7 @@ def _delete(owner: Any, name: str, _: None) -> None:
 
 
 def _kind_of(name: str) -> str:
-    """``bert`` for ``bert-base-uncased``: the longest kind that a name has among its words."""
+    """``bert`` for ``bert-base-uncased``: the longest model type among the words of a name."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     words = name.lower().replace("_", "-")

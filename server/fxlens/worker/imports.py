@@ -1,4 +1,4 @@
-"""What the import statements of a file ask of a package."""
+"""Requirements of a file's import statements on a package."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 
 def are_there(package: str, folder: str, file: str) -> bool:
-    """Whether the folder has what the file imports of a package of this name: its modules and, of what it takes from
-    the package itself, names that its ``__init__`` mentions. A file that imports the package and nothing of it does
-    not say."""
+    """Whether the folder has what the file imports from a package of this name: its modules, and names that its
+    ``__init__`` mentions. Undecided for a plain import of the package."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
@@ -22,7 +21,7 @@ def are_there(package: str, folder: str, file: str) -> bool:
 
 
 def _asked(tree: ast.Module, package: str) -> Iterator[tuple[str, bool]]:
-    """Names directly below the package, and whether they may be something other than modules."""
+    """Imported names directly below the package, and whether they may be something other than modules."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:

@@ -1,7 +1,7 @@
-"""What a job's process does to itself before any user code runs.
+"""Set-up of a job's process before any user code runs.
 
-Afterwards the protocol has descriptors of its own,
-everything that user code prints is captured, and the process cannot outlive the worker.
+Afterwards the protocol has private descriptors, all output of user code is captured, and the process cannot outlive the
+worker.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _PRIVATE_FD = 700  # far above what loops over small descriptors close, below th
 
 _SAME_MOMENT = 0.02  # of the time to a stack
 _hang_reported: tuple[float, float] | None = None
-"""When that was asked for, and after how many seconds."""
+"""The time of the last request, and its number of seconds."""
 
-# Kept now, since user code may replace them.
+# Stored now, since user code may replace them.
 _exit = os._exit
 _write = os.write
 _read = os.read
 
 
 def step_back() -> None:
-    """From here on nobody waits for this process: what somebody waits for comes first."""
+    """Lower this process's priority, since nothing waits for it from here on."""
     if hasattr(os, "nice"):
         os.nice(_NICE)
 
 
 class Channel:
-    """The job's private way to the server: messages out, and descriptors that user code does not know."""
+    """The job's private way to the server: outgoing messages, and descriptors unknown to user code."""
 
     def __init__(self, read_fd: int, write_fd: int, stacks_fd: int) -> None:
         self._in = private(read_fd)
@@ -50,7 +50,7 @@ class Channel:
         self._pid = os.getpid()
 
     def receive(self) -> Json | None:
-        """The next message; None where the server is gone."""
+        """The next message; None if the server has ended."""
         return self._receive() if self._inbox is None else self._inbox.get()
 
     def _receive(self) -> Json | None:
@@ -66,8 +66,8 @@ class Channel:
                 data = data[_write(self._out, data) :]
 
     def watch_for_end(self, last: Callable[[], None]) -> None:
-        """Ends this process when the server is gone, where there is neither zygote nor guardian; does ``last`` before
-        that.  A loop in C holds it up.  From now on a thread receives the messages."""
+        """Ends this process when the server has ended, if there is neither zygote nor guardian; runs ``last`` before. A
+        loop in C delays it. From now on a thread receives the messages."""
         inbox = self._inbox = queue.SimpleQueue()
 
         def wait() -> None:
@@ -82,7 +82,7 @@ class Channel:
 
 
 def private(fd: int) -> int:
-    """A copy of a descriptor, above those that loops over small ones close."""
+    """A copy of a descriptor with a high number, out of reach of loops that close small ones."""
     if os.name != "posix":
         return os.dup(fd)
     import fcntl
@@ -96,7 +96,7 @@ def private(fd: int) -> int:
 
 
 def redirect_standard_streams(output_fd: int) -> None:
-    """fd 0 reads nothing; fd 1 and 2 are captured together, so that output keeps its order."""
+    """fd 0 reads nothing; fd 1 and 2 are captured together, to keep the order of output."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
@@ -137,7 +137,7 @@ def no_core_files() -> None:
 
 
 def report_faults(dump_fd: int) -> None:
-    """A crash writes the Python stack to ``dump_fd``; so does a call of ``os._exit``, which leaves no other trace."""
+    """Write the Python stack to ``dump_fd`` on a crash, and on ``os._exit``, which leaves no other trace."""
     faulthandler.enable(file=dump_fd, all_threads=False)
 
     def exit_and_say_where(status: int) -> None:
@@ -152,9 +152,9 @@ def report_faults(dump_fd: int) -> None:
 
 
 def report_hang(dump_fd: int, seconds: float) -> None:
-    """Writes every thread's Python stack after each ``seconds``, also from inside a loop in C.  Each call replaces
-    the last, but where that is of just now: it ends a thread, waits for that and starts another.  Again and again,
-    since on a busy machine it takes longer until this process is given up."""
+    """Writes every thread's Python stack after each ``seconds``, also from inside a loop in C. Each call replaces the
+    last one, unless that was a moment ago, since it restarts a thread. It repeats, since on a busy machine the process
+    gets more time."""
     global _hang_reported
     now, before = time.monotonic(), _hang_reported
     if before is None or before[1] != seconds or now - before[0] > _SAME_MOMENT * seconds:
@@ -163,7 +163,7 @@ def report_hang(dump_fd: int, seconds: float) -> None:
 
 
 def report_no_hang() -> None:
-    """While the process waits, its stack is of no interest."""
+    """Stop writing stacks while the process waits."""
     global _hang_reported
     _hang_reported = None
     faulthandler.cancel_dump_traceback_later()
@@ -180,7 +180,8 @@ def finish(status: int = 0) -> None:
 
 
 def release_shared_memory() -> None:
-    """Once its pipe is closed, the tracker of multiprocessing removes what is left in /dev/shm, unless it is killed."""
+    """Close the pipe of multiprocessing's tracker, which then removes remaining files in /dev/shm, unless it is
+    killed."""
     tracking = sys.modules.get("multiprocessing.resource_tracker")
     tracker = getattr(tracking, "_resource_tracker", None)
     try:

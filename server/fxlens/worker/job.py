@@ -1,6 +1,6 @@
-"""One job in its process: what it was given, and its ways to report.
+"""One job in its process: its request, and its ways to report.
 
-Every step is announced before it begins, so that the server can say where a process hung or died.
+Every step is announced before it starts, so that the server knows where a process hung or died.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def run(message: Json, channel: Channel) -> None:
     try:
         jobs.named(message["kind"]).work(job)
     except BaseException as error:
-        # What user code raises is handled where it is called. This is ours, or user code has put itself in place of a
-        # function that we call, or handles a signal.
+        # Exceptions of user code are handled at its calls. This one is ours, or user code has replaced a function that
+        # we call, or handles a signal.
         job.send("failed", message=brief(error), detail=_trace(), line=_line_in(error, job.path))
-    # Whoever reads the next line may kill this process and all that it started.
+    # The reader of the next message may kill this process and its children.
     isolation.release_shared_memory()
     if compiler.there() and not before:
         job.send("compiler")
@@ -44,7 +44,7 @@ def run(message: Json, channel: Channel) -> None:
 
 
 class Job:
-    """What a job was given: the fields of a ``Request``, and in ``message`` what only its kind has."""
+    """A job's request: the fields of a ``Request``, and in ``message`` those of its kind."""
 
     def __init__(self, message: Json, channel: Channel) -> None:
         self.message = message
@@ -60,14 +60,14 @@ class Job:
         self.deadline: float = message["deadline"]
         self.stack_after: float = message.get("stack_after", 0.9 * self.deadline)
         self.assumed = False
-        """Whether the model at work is constructed on assumptions: what happens then is no error of the user's."""
+        """Whether the current model is constructed on assumptions, so that failures are not the user's errors."""
         self.incomplete = False
         """Whether a statement of the file was left out, so that names may be missing."""
         self._texts = {key(path): text for path, text in self.overlays.items()}
         self._texts[key(self.path)] = self.text
 
     def read(self, path: str) -> str | None:
-        """The text of a file as this job sees it, or None where it cannot be read."""
+        """The text of a file for this job, or None if it cannot be read."""
         known = self._texts.get(key(path))
         if known is not None:
             return known
@@ -81,8 +81,8 @@ class Job:
         self.channel.send({"event": event, **fields})
 
     def step(self, name: str, target: Target | None = None) -> None:
-        """Announces what happens next.  The deadline counts from here; the stack is written shortly before it, or when
-        the server says."""
+        """Announces what happens next. The deadline counts from here; the stack is written shortly before it, or at the
+        server's request."""
         self.announce(name, target.name if target else None, target.line if target else None)
 
     def announce(self, name: str, target: str | None, line: int | None) -> None:
@@ -91,14 +91,14 @@ class Job:
         isolation.report_hang(self.channel.dump_fd, max(0.05, self.stack_after))
 
     def next_request(self) -> Json | None:
-        """What the server asks for next, for kinds that wait for it; None where there is nothing more."""
+        """The server's next request, for kinds that wait for it; None at the end."""
         isolation.report_no_hang()
         self.send("idle")
         return self.channel.receive()
 
 
 def _line_in(error: BaseException, path: str) -> int | None:
-    """The last line of the file that ran before this was raised; None where it did not run then."""
+    """The last line of the file that ran before this was raised; None if it was not running."""
     line, at = None, error.__traceback__
     while at is not None:
         if at.tb_frame.f_code.co_filename == path:
@@ -110,7 +110,7 @@ def _line_in(error: BaseException, path: str) -> int | None:
 def _trace() -> str:
     try:
         return _cut(traceback.format_exc())
-    except Exception:  # user code may have replaced what that needs
+    except Exception:  # user code may have replaced something needed here
         return ""
 
 

@@ -1,8 +1,7 @@
 """A file that is executed and whose models are constructed, kept for the next edit.
 
-A process of the server's (``host.kept``) prepares it once; forks of that process put the edited functions in and trace.
-That is right as long as the edit is within functions that have not run yet: the code of all others is compared, so
-that whatever else changes is found.
+A process of ``host.kept`` prepares it once; its forks insert the edited functions and trace. This is correct as long as
+the edit is within functions that have not run yet: all other code is compared, so that any other change is detected.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from fxlens.sources.files import state_of
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import assumed, candidates, codes, construct, main_block, pages, placeholders, reading, user_file
+from . import assumed, candidates, codes, construct, main_block, outside, pages, placeholders, reading, user_file
 from .assume import sandbox
 from .job import Job
 
 _HARMLESS = ("staticmethod", "classmethod", "property", "abstractmethod", "override", "no_grad", "inference_mode")
-"""Decorators that leave the code of a function as it is; others may have read it, as ``torch.jit.script`` does."""
+"""Decorators that do not read the code of a function; others may, like ``torch.jit.script``."""
 _LINES = frozenset(("f_lineno", "co_firstlineno", "tb_lineno", "lineno", "extract_stack", "format_exc", "format_stack"))
-"""How code comes to know its lines."""
+"""Ways in which code reads its own lines."""
 _MOST_PRINTED = 1 << 16
 _TICK = 20_000_000
-"""Nanoseconds that the times of files may be behind the clock."""
+"""Nanoseconds by which file times may lag behind the clock."""
 
 
 class Codes(Protocol):
@@ -50,17 +49,17 @@ class Codes(Protocol):
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
-"""Of a class: its name, and how it is said to be constructed."""
+"""A key for a class: its name, and its given constructions."""
 
 
 class NotKept(Exception):
-    """The file cannot be kept; the next edit executes it anew."""
+    """The file cannot be kept; the next edit executes it again."""
 
 
 @dataclass
 class Kept:
-    """``ran`` are the codes of the file that were executed, ``read`` those whose lines are known to what is kept,
-    ``live`` the functions by their code; all by identity."""
+    """``ran`` are the executed codes of the file, ``read`` those whose lines something kept has read, ``live`` the
+    functions by their code; all by identity."""
 
     job: Job
     namespace: ModuleType
@@ -79,9 +78,9 @@ class Kept:
 
 @dataclass
 class _Now:
-    """What is in place of the kept text: that of a ``job``, with the codes of the ``functions`` among its parts as they
-    were, by identity, and those that are in place of all ``current``ly.  ``missing`` are the names of its main block
-    that the module lacks."""
+    """The current state in place of the kept text: the text of a ``job``, the original codes of the ``functions`` among
+    its parts, by identity, and their ``current`` replacements. ``missing`` are the names of its main block that the
+    module lacks."""
 
     job: Job
     reading: reading.Reading
@@ -94,7 +93,7 @@ _kept: Kept | None = None
 
 
 def prepare(message: Json) -> None:
-    """Executes the file and constructs its models in this process.  Raises NotKept, or what user code raises."""
+    """Executes the file and constructs its models in this process. Raises NotKept, or an error of user code."""
     global _kept
     from fxlib.diagnosis.detectors import LOOKERS
     from fxlib.diagnosis.engine.instrument import Instrumentation
@@ -112,8 +111,10 @@ def prepare(message: Json) -> None:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced or replaced.raised is not None:
             raise NotKept("something stands for what cannot be imported")
+        if outside.notes:
+            raise NotKept("something was not started")
         if job.tracer is not None:
-            job.tracer.load()  # its file counts among those that were imported
+            job.tracer.load()  # its file counts as imported
         for target in targets:
             if not construct.is_model(namespace, target):
                 continue
@@ -130,7 +131,7 @@ def prepare(message: Json) -> None:
         raise NotKept("its code has started processes")
     files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != job.path}
     if any(_written_since(began, path) for path in files):
-        raise NotKept("a file that it imports has changed meanwhile")  # before or after it was imported: nobody knows
+        raise NotKept("a file that it imports has changed meanwhile")  # before or after its import, which is unknown
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
     printed = _printed()
@@ -148,13 +149,13 @@ def prepare(message: Json) -> None:
 
 
 def is_there() -> bool:
-    """Whether this process was forked from one that keeps a file."""
+    """Whether this process is a fork of one that keeps a file."""
     return _kept is not None
 
 
 def get_ready(message: Json) -> None:
-    """What a job does here before it runs any of the user's code, once for the text of the job before: the next one has
-    a text that differs in one place, and finds the rest done, and the memory there that it will write."""
+    """Does a job's work before user code runs for the text of the previous job: the next text differs in one place, so
+    the rest is ready, and the memory to be written is already allocated."""
     if _kept is None:
         return
     from fxlib.diagnosis.detectors import LOOKERS
@@ -164,7 +165,7 @@ def get_ready(message: Json) -> None:
     job = _Silent(message)
     try:
         read = reading.whole(job, ast.parse(job.text))
-        module = _exchanged_all(job, read.tree)
+        module = _replace_functions(job, read.tree)
         missing = main_block.missing(vars(_kept.namespace), read.tree)
         if module is not None and missing is not None and reading.prepared(read):
             current, code = module
@@ -180,21 +181,21 @@ def get_ready(message: Json) -> None:
 
 
 def modules_before() -> frozenset[str]:
-    """The names of the modules that were there before the file was executed."""
+    """The names of the modules that were loaded before the file was executed."""
     assert _kept is not None
     return _kept.known
 
 
 def printed() -> str:
-    """What executing the file has written."""
+    """The output of executing the file."""
     assert _kept is not None
     return _kept.printed.decode("utf-8", "replace")
 
 
 def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
-    """The kept module with the functions of the job's text; None where that takes more than to exchange functions."""
+    """The kept module with the functions of the job's text; None if replacing functions is not enough."""
     assert _kept is not None
-    if _exchanged_all(job, tree) is None:
+    if _replace_functions(job, tree) is None:
         return None
     os.write(1, _kept.printed)
     main_block.fill(vars(_kept.namespace), user_file.executed(job.path, tree), job.path)
@@ -202,8 +203,8 @@ def renewed(job: Job, tree: ast.Module) -> ModuleType | None:
 
 
 def grafted(job: Job) -> tuple[reading.Reading, ModuleType] | None:
-    """What is read in the job's text, and the kept module with its functions, where it differs in one place from the
-    text of the job before; None where the whole text has to be read."""
+    """The reading of the job's text, and the kept module with its functions, if it differs in one place from the
+    previous job's text; None if the whole text must be read."""
     assert _kept is not None
     now = _kept.now
     if now is None or not _is_of(job) or job.config_targets != now.job.config_targets:
@@ -227,7 +228,7 @@ def grafted(job: Job) -> tuple[reading.Reading, ModuleType] | None:
 
 
 def _move(current: dict[int, CodeType], begins: int, by: int, exchanged: dict[int, CodeType]) -> None:
-    """Adds what becomes of the functions from this line on, which are so many lines below now."""
+    """Adds the replacements of functions from this line on, which have moved down by so many lines."""
     from fxlib.diagnosis.engine import trees
 
     assert _kept is not None
@@ -239,7 +240,7 @@ def _move(current: dict[int, CodeType], begins: int, by: int, exchanged: dict[in
 
 
 def _is_of(job: Job) -> bool:
-    """Whether the job has the kept file, in surroundings that are as they were."""
+    """Whether the job has the kept file in an unchanged environment."""
     assert _kept is not None
     before = _kept.job
     if (job.path, job.folder, job.overlays) != (before.path, before.folder, before.overlays):
@@ -247,16 +248,16 @@ def _is_of(job: Job) -> bool:
     return job.tracer == before.tracer and all(state_of(path) == state for path, state in _kept.files.items())
 
 
-def _exchanged_all(job: Job, tree: ast.Module) -> tuple[dict[int, CodeType], CodeType] | None:
-    """Puts the functions of a job's text into the kept module; the codes by the identity of those in whose place they
-    are, and that of the module.  None where that takes more than to exchange functions."""
+def _replace_functions(job: Job, tree: ast.Module) -> tuple[dict[int, CodeType], CodeType] | None:
+    """Inserts the functions of a job's text into the kept module; returns the codes by the identity of those that they
+    replace, and the module's code. None if replacing functions is not enough."""
     assert _kept is not None
     if not _is_of(job):
         return None
     tree = user_file.executed(job.path, tree)
     try:
         code = compile(tree, job.path, "exec", dont_inherit=True)
-    except parsing.ERRORS:  # such as a global that is assigned to before it is declared
+    except parsing.ERRORS:  # such as a global assigned before its declaration
         return None
     exchanged: dict[int, CodeType] = {}
     if not codes.match(_kept.code, code, _kept.ran, _kept.live, exchanged):
@@ -283,7 +284,7 @@ def _put_in(job: Job, exchanged: dict[int, CodeType], tree: ast.Module | None) -
 
 
 def made(target: Target) -> construct.Made | None:
-    """The target as it was constructed from the same sources; None where it was not."""
+    """The target constructed from the same sources; None if it was not."""
     found = _kept.made.pop(_key(target), None) if _kept is not None else None
     if found is None:
         return None
@@ -294,11 +295,15 @@ def made(target: Target) -> construct.Made | None:
 
 def _keep(made: dict[Key, construct.Made], namespace: ModuleType, target: Target) -> None:
     construct.fresh()
+    noted = len(outside.notes)
     try:
         found = construct.Construction(namespace, target).said()
     except (Exception, SystemExit, sandbox.OutOfTime):
-        return  # the process that traces says so
-    if found is not None:
+        return  # the tracing process reports it
+    finally:
+        lacking = len(outside.notes) > noted
+        del outside.notes[noted:]
+    if found is not None and not lacking:  # what it lacks is told each time
         made[_key(target)] = found
 
 
@@ -307,7 +312,7 @@ def _key(target: Target) -> Key:
 
 
 def _printed() -> bytes:
-    """What the user's code has written: standard output is a file in memory."""
+    """The output of user code, since standard output is a file in memory."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # user code may have replaced them
             stream.flush()
@@ -315,7 +320,7 @@ def _printed() -> bytes:
 
 
 def _decorated(code: CodeType, tree: ast.Module) -> Iterator[CodeType]:
-    """The codes of functions whose decorators may have read them."""
+    """The codes of functions whose decorators may have read their code."""
     marked = {
         (min(each.lineno for each in node.decorator_list), node.name)
         for node in ast.walk(tree)
@@ -342,8 +347,8 @@ def _live(path: str) -> dict[int, list[FunctionType]]:
 
 @contextmanager
 def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
-    """Notes which codes of the file are executed, in every thread, and of which functions the source is ``read``.
-    Raises NotKept where user code prevents that."""
+    """Records which codes of the file are executed, in every thread, and whose source is ``read``. Raises NotKept if
+    user code prevents that."""
     finds = inspect.findsource.__code__
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -375,12 +380,12 @@ def _written_since(moment: int, path: str) -> bool:
     try:
         found = os.stat(path)
     except OSError:
-        return False  # only the editor has it
+        return False  # it exists only in the editor
     return max(found.st_mtime_ns, found.st_ctime_ns) >= moment - _TICK
 
 
 class _Silent(Job):
-    """A job that has nobody to report to."""
+    """A job without a channel for reports."""
 
     def __init__(self, message: Json) -> None:
         super().__init__(message, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Folders that a script makes when it begins: looking at a repository leaves nothing in it."""
+"""Removes folders that a script creates at its start, so that checking a repository leaves nothing in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fxlens.sources.paths import is_within
 
 @contextlib.contextmanager
 def taken_away(folder: str) -> Iterator[None]:
-    """Those that are made in ``folder`` meanwhile are removed at the end where nothing is in them."""
+    """Remove folders that were created in ``folder`` meanwhile and are empty at the end."""
     made: list[str] = []
     mkdir = os.mkdir
 

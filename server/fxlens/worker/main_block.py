@@ -1,6 +1,6 @@
 """Names that a script binds under ``if __name__ == "__main__"`` and its classes read: options, mostly.
 
-The block is not run: of its statements only those that give such a name are, where they build parsers, parse, or name
+The block is not run as a whole: only statements that bind such a name are, if they build parsers, parse, or assign
 plain values."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _GIVES = {
     "ArgumentParser", "argparse.ArgumentParser", "tyro.cli", "torch.cuda.is_available", "torch.device", *MAKERS,
 }  # fmt: skip
 _OPTIONS = re.compile(r"(parse|get)_?(args?|arguments|opts?|options|parser)", re.I)
-"""Functions of the script that make options."""
+"""Names of a script's functions that make options."""
 
 
 def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
-    """Gives the names of a module those of the block that its functions and classes read."""
+    """Adds to a module the names of the block that its functions and classes read."""
     body = _body(tree)
     if not (wanted := _bound_in(body) & (_read(tree) - names.keys())):
         return
@@ -40,7 +40,7 @@ def fill(names: dict[str, Any], tree: ast.Module, file: str) -> None:
 
 
 def missing(names: Container[str], tree: ast.Module) -> frozenset[str] | None:
-    """The names of the block that are not there and that nobody reads; None where somebody reads one."""
+    """The missing names of the block, if none is read; None if one is read."""
     absent = {each for each in _bound_in(_body(tree)) if each not in names}
     return frozenset(absent) if not absent or absent.isdisjoint(_read(tree)) else None
 
@@ -64,7 +64,7 @@ def _loaded(node: ast.AST) -> set[str]:
 
 
 def _leading_to(wanted: set[str], body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements that these names come from, in their order."""
+    """The statements that these names depend on, in order."""
     needed, found = set(wanted), []
     for node in reversed(body):
         if (_bound(node) or _of_parser(node)) & needed and _declares(node):
@@ -74,7 +74,7 @@ def _leading_to(wanted: set[str], body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _bound(node: ast.stmt) -> set[str]:
-    """The names of an assignment to names; of others none."""
+    """The names bound by an assignment to names; none for others."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     parts = [part for each in targets for part in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
     return {part.id for part in parts if isinstance(part, ast.Name)} if _all_names(parts) else set()
@@ -85,7 +85,7 @@ def _all_names(parts: list[ast.expr]) -> bool:
 
 
 def _of_parser(node: ast.stmt) -> set[str]:
-    """The parser, or its group, that a statement declares something for."""
+    """The parser, or group, to which a statement adds something."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _DECLARES:
         return set()

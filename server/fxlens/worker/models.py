@@ -1,4 +1,4 @@
-"""Traces the models of a file one after the other, and says of each what was found as soon as it is."""
+"""Traces the models of a file one after the other, and reports each result at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.record import Finding, Origin, Severity, Status
 from fxlens.sources.targets import Source, Target, arrange
 
-from . import alone, construct, example_inputs, kept, placeholders, problems, render, specified, unchanged
+from . import alone, construct, example_inputs, kept, outside, placeholders, problems, render, specified, unchanged
 from .job import Job
 from .parts import Parts
 from .scope import class_named
@@ -27,48 +27,48 @@ _MISSING = (
     placeholders.MARK,
     *alone.ABOUT,
 )
-"""What failures say that lie in the machine and not in the code."""
+"""Messages of failures due to the machine, not the code."""
 _OWN_INPUTS = ("assumed", "inferred")
 _DEVICE = re.compile(r"(?i:meta)\b|register_meta|same device|expected device")
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A model that has a graph, and what its graph's part of the record is made of."""
+    """A model with a graph, and the data for the graph's part of the record."""
 
     name: str
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
     recorded: list[tuple[Any, ...]]
-    """Other inputs that a run called it with."""
+    """Further inputs from recorded calls."""
     shapes: specified.Said
-    """The ``dynamic_shapes`` that the file holds of it."""
+    """Its ``dynamic_shapes`` from the file."""
 
 
 @dataclass
 class _Work:
-    """A target on its way: what the record says of it so far, and the module once there is one."""
+    """A target in progress: its record so far, and the module once constructed."""
 
     target: Target
     found: record.Target
     ways: construct.Construction
     made: construct.Made | None = None
     like: Source | None = None
-    """What a model that holds it calls it with."""
+    """The inputs from a model that contains it."""
     aside: bool = False
     seconds: float = 0.0
-    """What constructing it took."""
+    """The time of its construction."""
 
 
 def trace_all(
     job: Job, namespace: Any, models: list[Target], own_device: bool, before: unchanged.Nothing
 ) -> list[Traced]:
-    """Sends a ``target`` event for each model, or ``same`` where the one ``before`` the edit still holds; gives those
-    that have been traced and have a graph.
+    """Sends a ``target`` event for each model, or ``same`` if the one ``before`` the edit is still valid; returns the
+    traced ones with a graph.
 
-    Models come before their parts, which are then constructed and called as they do it.  ``own_device`` says that code
-    of the file looks where a module's own tensors are.
+    Models come before their parts, which are then constructed and called as within them. ``own_device``: code of the
+    file reads the device of a module's own tensors.
     """
     still = before.still(models, own_device)
     for name in still:
@@ -77,7 +77,7 @@ def trace_all(
     parts = Parts(namespace, before.apart)
     traced: list[Traced | None] = []
     failed: list[tuple[_Work, record.Target]] = []
-    # After a class that killed a process, another one may: nothing of those before it is to be lost.
+    # After a class that crashed a process, another one may: report each result at once.
     for together in [[each] for each in models] if job.message["skip"] else [models]:
         begun: list[_Work] = []
         for target in together:
@@ -87,8 +87,8 @@ def trace_all(
             if work.made is not None:
                 parts.add(work.made)
                 before.built(work.target.name, work.made.module)
-        # What the user is at comes first, with the models that it is a part of; losses and the like, which nobody
-        # captures, come last.
+        # The class at the cursor comes first, with the models that contain it; losses and the like, which are not
+        # captured, come last.
         first = _around(namespace, begun, job.message["cursor"])
         rank = {id(each): (each.target.name not in first, each.aside, parts.holders(each.ways.kind)) for each in begun}
         begun.sort(key=lambda each: (each.made is None, *rank[id(each)]))
@@ -120,8 +120,8 @@ def _around(namespace: Any, begun: list[_Work], name: str) -> set[str]:
 
 
 def _begin(job: Job, namespace: Any, target: Target, known: bool) -> list[_Work]:
-    """The target with its module where somebody says how to construct it; none where the record has all there is to
-    say.  It is not left out where it is ``known`` to be constructed."""
+    """The target with its module, if a construction is given; no module if the record is already complete. It is not
+    skipped if it is ``known`` to be constructible."""
     found = record.target(target.name, problems.name_span(job, target))
     if not known and (reason := construct.left_out(namespace, target)):
         job.send("target", target=_skipped(found, reason))
@@ -132,7 +132,8 @@ def _begin(job: Job, namespace: Any, target: Target, known: bool) -> list[_Work]
     started = time.perf_counter()
     try:
         construct.fresh()
-        work.made = kept.made(target) or work.ways.said()
+        with outside.constructing(target.name):
+            work.made = kept.made(target) or work.ways.said()
     except BaseException as error:
         job.send("target", target=_not_made(job, namespace, work, error))
         return []
@@ -151,8 +152,8 @@ def _not_made(job: Job, namespace: Any, work: _Work, error: BaseException) -> re
 def _trace(
     job: Job, namespace: Any, work: _Work, parts: Parts, own_device: bool, before: unchanged.Nothing
 ) -> Traced | None:
-    """Sends the target's part of the record without its graph; gives what that is made of where it could be traced at
-    all.  Raises CannotConstruct."""
+    """Sends the target's part of the record without its graph; returns the data for the graph, if it could be traced.
+    Raises CannotConstruct."""
     target, found = work.target, work.found
     started = time.perf_counter() - work.seconds
     doing = "constructing it"
@@ -224,11 +225,10 @@ def _trace(
 
 @dataclass
 class _Guess:
-    """What was assumed of a model: a finding that may depend on it is a warning at most, and says so.
+    """Assumptions about a model: a finding that may depend on them is at most a warning, and says so.
 
-    ``sure`` are the findings that hold whatever the inputs are, None where there are no such; ``searched``: nobody says
-    how it is constructed; ``fails``: so does its forward, on all inputs that were tried, as it is constructed here;
-    ``own_inputs``: nobody says what it is called with.
+    ``sure`` are the findings independent of the inputs, None if there are none; ``searched``: its construction is
+    assumed; ``fails``: its forward fails on all tried inputs; ``own_inputs``: its inputs are assumed.
     """
 
     name: str
@@ -244,7 +244,9 @@ class _Guess:
     def judge(self, finding: Finding) -> Finding:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
         if finding["code"] in ("FX190", "FX199") and (
-            any(each in finding["message"] for each in missing) or problems.is_import_that_failed(finding, self.read)
+            any(each in finding["message"] for each in missing)
+            or problems.is_import_that_failed(finding, self.read)
+            or problems.asks_for_device(finding, self.read)
         ):
             return record.graded(finding, "info")  # nothing is wrong with the code
         if finding["code"] == "FX303" and self.own_inputs:
@@ -252,7 +254,7 @@ class _Guess:
         own = f"AttributeError: '{self.name.rpartition('.')[2]}' object has no attribute"
         mistake = finding["code"] != "FX199" or any(each in finding["message"] for each in (*_MISTAKES, own))
         if not mistake and not self.construct and (self.searched or self.fails):
-            return record.graded(finding, "info")  # nothing of tracing: rather how it is constructed
+            return record.graded(finding, "info")  # not about tracing: the construction is probably wrong
         if self.construct:
             text = f"Found with assumed arguments of {self.name}: {self.construct}"
         elif self.inputs and _identity(finding) not in (self.sure or ()):
@@ -261,7 +263,7 @@ class _Guess:
             return finding
         severity: Severity = "warning" if finding["severity"] == "error" else finding["severity"]
         if self.construct and finding["code"] == "FX199":
-            severity = "info"  # nothing of tracing: rather the arguments that were assumed do not go together
+            severity = "info"  # not about tracing: the assumed arguments are probably inconsistent
         said = record.related(text, None, "assumed")
         return {**record.graded(finding, severity), "related": [*finding["related"], said]}
 
@@ -272,7 +274,7 @@ def _identity(finding: Finding) -> tuple[Any, ...]:
 
 
 def _said(work: _Work, parts: Parts) -> construct.Made | None:
-    """The module as somebody says, or as a part of a model."""
+    """The module by a given construction, or as a part of a model."""
     construct.fresh()
     made = work.made
     if made is None:
@@ -286,11 +288,12 @@ def _said(work: _Work, parts: Parts) -> construct.Made | None:
 
 
 def _made(job: Job, namespace: Any, work: _Work, made: construct.Made | None, own_device: bool) -> construct.Made:
-    """The module as it is said, or else assumed; with data where its code wants some."""
+    """The module by a given construction, or else an assumed one; with data if its code needs some."""
     if made is None:
         job.assumed = True
         job.step("assume", work.target)
-        made = work.ways.assumed()
+        with outside.constructing(work.target.name):
+            made = work.ways.assumed()
     if made.meta and own_device and construct.is_small(made.module):
         made = construct.make_real(namespace, made)
     work.made = made
@@ -300,8 +303,8 @@ def _made(job: Job, namespace: Any, work: _Work, made: construct.Made | None, ow
 def _inputs(
     job: Job, namespace: Any, work: _Work, made: construct.Made, parts: Parts, findings: list[Finding]
 ) -> tuple[construct.Made, example_inputs.Inputs | None]:
-    """What somebody says that it is called with, models that hold it among them; and the module, which is theirs where
-    what makes it does not know their calls."""
+    """The given inputs, also from models that contain it; and the module, taken from such a model if needed for its
+    inputs."""
     target = work.target
     try:
         given = example_inputs.make(namespace, target, made)
@@ -333,7 +336,7 @@ def _diagnose(
     guess: _Guess,
     infer: bool,
 ) -> tuple[Any, example_inputs.Inputs | None]:
-    """The report, and the inputs that it was made with: inferred ones where there are no others."""
+    """The report, and its inputs: inferred ones if there are no others."""
     from fxlib.diagnosis.diagnose import diagnose
 
     def report(given: example_inputs.Inputs | None) -> Any:
@@ -342,7 +345,7 @@ def _diagnose(
 
     first = report(inputs)
     if made.meta and _about_meta(first) and construct.is_small(made.module):
-        # Nobody but FX Lens has made it on meta.
+        # Only FX Lens has constructed it on meta.
         again = construct.make_real(namespace, made)
         made.module, made.meta = again.module, again.meta
         inputs = example_inputs.make(namespace, work.target, made) if inputs is not None else None
@@ -351,7 +354,7 @@ def _diagnose(
         return first, inputs
 
     def searching() -> Source | None:
-        """What models of other files call it with."""
+        """The inputs from models of other files."""
         parts.look(work.target)
         part = parts.find(work.ways.kind)
         return part.inputs if part and part.inputs and example_inputs.fit(namespace, made, part.inputs) else None
@@ -370,7 +373,7 @@ def _about_meta(report: Any) -> bool:
 
 
 def _proposals(job: Job, finding: Any) -> list[record.Fix]:
-    """What might fix it, not checked yet: the ``verify`` job does that."""
+    """Proposed fixes, which the ``verify`` job checks later."""
     from fxlib.diagnosis import fixes
 
     return [render.fix(each) for each in fixes.propose(finding, job.read)]
@@ -400,7 +403,7 @@ def _origin(source: Source) -> Origin:
 
 
 def _called(made: construct.Made, inputs: example_inputs.Inputs | None, like: Source | None, searched: bool) -> Json:
-    """How a model is constructed and what it is called with, as far as that is known before it is traced."""
+    """How a model is constructed and called, as far as known before its trace."""
     given = inputs is not None and inputs.values is not None
     return {
         "construct": _origin(made.source), "searched": searched, "given": given,
@@ -409,8 +412,8 @@ def _called(made: construct.Made, inputs: example_inputs.Inputs | None, like: So
 
 
 def _calls_again(once: Json, made: construct.Made, said: list[Source], like: Source | None) -> bool:
-    """Whether a model that is constructed and called like this is called as it was ``once``: by the same of what is
-    ``said`` of it, or as a model that holds it does."""
+    """Whether a model constructed and called like this is called as it was ``once``: with the same given inputs
+    (``said``), or by a model that contains it."""
     if not once["given"] or once["construct"] != _origin(made.source):
         return False
     if once["like"] != (like.text if like is not None else None):

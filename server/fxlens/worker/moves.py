@@ -1,7 +1,7 @@
-"""Where the lines of a file are after an edit, and which of its functions do something else now.
+"""Where the lines of a file are after an edit, and which of its functions have changed.
 
 A file is seen as units: its functions, methods, the heads of its classes and its other statements, each with the
-comments and blank lines above it.  What follows the last one is a unit, too, of comments and blank lines only.
+comments and blank lines above it. Comments and blank lines after the last one are a unit, too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ Unit = tuple[int, int, bool]
 
 @dataclass(frozen=True)
 class Part:
-    """A unit, the line that its code ``begins`` on, what stands in it (a statement, or what the head of a class holds),
-    the names of the classes around it, whether it is such a head, and by how many lines it has ``moved`` since it was
-    parsed."""
+    """A unit, the first line of its code (``begins``), its content (a statement, or the head of a class), the names of
+    the classes around it, whether it is such a head, and by how many lines it has ``moved`` since it was parsed."""
 
     unit: Unit
     begins: int
@@ -30,21 +29,21 @@ class Part:
     moved: int = 0
 
     def inside(self) -> set[int]:
-        """The lines that begin within an expression."""
+        """The lines that start within an expression."""
         return {line + self.moved for line in inside(*self.nodes)}
 
 
 @dataclass
 class Moves:
-    """``lines`` are the lines of the new text by those of the old.  ``changed`` are the functions that do something
-    else now, ``respaced`` these and the units with other comments or blank lines, both by number."""
+    """``lines`` are the lines of the new text by those of the old. ``changed`` are the changed functions, ``respaced``
+    these and units with changed comments or blank lines, both by number."""
 
     lines: dict[int, int] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
     respaced: set[int] = field(default_factory=set)
 
     def stretches(self) -> list[tuple[int, int, int]]:
-        """The ``lines`` that are at another place: the first of a stretch, where it is now, and how many."""
+        """The moved ``lines``: the first line of each range, its new position, and the number of lines."""
         found: list[tuple[int, int, int]] = []
         for old, new in sorted(self.lines.items()):
             first, to, count = found[-1] if found else (0, 0, 0)
@@ -56,7 +55,7 @@ class Moves:
 
 
 def inside(*trees: ast.AST) -> set[int]:
-    """The lines that begin within an expression, where a blank one or a ``#`` may be part of a string."""
+    """The lines that start within an expression, where a blank line or a ``#`` may be part of a string."""
     found: set[int] = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.expr) and (node.end_lineno or 0) > node.lineno:
@@ -65,8 +64,8 @@ def inside(*trees: ast.AST) -> set[int]:
 
 
 def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, after: Sequence[Part]) -> Moves | None:
-    """What an edit has done; None where more than functions has changed.  ``before`` and ``within`` are the units of
-    the old text and the lines `inside` of its expressions, ``after`` the parts of the new one."""
+    """The effect of an edit; None if more than functions has changed. ``before`` and ``within`` are the units of the
+    old text and the lines `inside` of its expressions, ``after`` the parts of the new one."""
     if [unit[2] for unit in before] != [part.unit[2] for part in after]:
         return None
     olds, news = positions.lines_of(old), positions.lines_of(new)
@@ -84,7 +83,7 @@ def between(old: str, before: Sequence[Unit], within: Collection[int], new: str,
         if [one[line] for line in code] == [other[line] for line in code_now]:
             alike = [*one.values()] == [*other.values()]
             found.lines.update(zip(*((rows, to) if alike else (code, code_now)), strict=True))
-            if not alike or function:  # what a function says in comments may be in a fix
+            if not alike or function:  # comments of a function may occur in a fix
                 found.respaced.add(number)
                 if not rows:  # the text ended with the unit before, and so what a fix writes at its end is there
                     found.respaced.add(number - 1)
@@ -98,7 +97,7 @@ def between(old: str, before: Sequence[Unit], within: Collection[int], new: str,
 
 
 def _outline(lines: Sequence[str], rows: range, within: Collection[int]) -> dict[int, str | int | None]:
-    """Of each line its code; of a comment that nobody reads but people its indentation, of a blank one None."""
+    """For each line its code; for a plain comment its indentation, for a blank line None."""
     found: dict[int, str | int | None] = {}
     for number in rows:
         line = lines[number - 1]
@@ -111,8 +110,8 @@ def _outline(lines: Sequence[str], rows: range, within: Collection[int]) -> dict
 
 
 def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) -> dict[int, int]:
-    """Which line is which in a function that has changed: those around the edit, and the edited ones where they are as
-    many as before."""
+    """The mapping of lines in a changed function: those around the edit, and the edited ones if their number is
+    unchanged."""
     if len(rows) == len(to):
         return dict(zip(rows, to, strict=True))
     moved = positions.moved_lines([old[line - 1] for line in rows], [new[line - 1] for line in to])
@@ -120,7 +119,7 @@ def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) 
 
 
 def parts(tree: ast.Module) -> list[Part]:
-    """The units with what stands in them, but for what follows the last one."""
+    """The units with their content, without the trailing one."""
     found: list[Part] = []
     end = 0
     for node, classes in _statements(tree.body):
@@ -142,7 +141,7 @@ def parts(tree: ast.Module) -> list[Part]:
 
 
 def first_line(node: ast.stmt) -> int:
-    """Of a statement, with its decorators."""
+    """The first line of a statement, including decorators."""
     return min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
 
 

@@ -1,4 +1,4 @@
-"""No network for user code: opening a file must not download weights, send statistics or wait for a host."""
+"""No network for user code: checking a file must not download weights, send statistics or wait for a host."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 OFF = "FXLENS_NETWORK"
-"""Set to ``off`` in the environment of workers that may not use it (``host.launch``)."""
+"""Set to ``off`` in the environment of workers without network access (``host.launch``)."""
 _LOCAL = ("localhost", "127.0.0.1", "::1", "", None)
 
 
 refused: list[str] = []
-"""The machines that code of this process wanted to reach."""
+"""The hosts that code of this process tried to reach."""
 
 
 class NoNetwork(OSError):
-    """User code wanted to reach another machine."""
+    """User code tried to reach another machine."""
 
     def __init__(self, where: str) -> None:
         super().__init__(f"FX Lens runs code without network, so {where} cannot be reached")
@@ -25,8 +25,8 @@ class NoNetwork(OSError):
 
 
 def turn_off() -> None:
-    """From now on connections to other machines raise NoNetwork, where the environment says so.  Sockets within this
-    machine work, since event loops and process pools use them.  Programs that user code starts are not covered."""
+    """Make connections to other machines raise NoNetwork, if the environment says so. Local sockets work, since event
+    loops and process pools need them. Child programs are not covered."""
     if os.environ.get(OFF) != "off" or getattr(socket, "_fxlens_off", False):
         return
     socket._fxlens_off = True  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ def turn_off() -> None:
 
 
 def is_about(error: BaseException | None) -> bool:
-    """Whether code failed because it wanted to reach another machine."""
+    """Whether code failed because it tried to reach another machine."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,4 +1,4 @@
-"""What is left out or replaced where an import fails, so that the classes of the file are there all the same."""
+"""What is left out or replaced when an import fails, so that the file's classes can still be checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fxlens.sources.paths import key
 
-from . import definitions, former_names
+from . import definitions, former_names, outside
 from .errors import brief, text_of
 from .placeholders import PlaceholderFinder, PlaceholderModule, answer_as_before, placeholder
 
@@ -28,8 +28,8 @@ _MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module
 
 
 class LeftOut(NamedTuple):
-    """Why a statement was left out: what it says, the line of the user's file that imports it, and whether it may be
-    all right where other files, or another network, are there."""
+    """A statement that was left out: the error, the importing line of the user's file, and whether it might work with
+    other files or network access."""
 
     reason: str
     line: int
@@ -38,13 +38,12 @@ class LeftOut(NamedTuple):
 
 @dataclass
 class Replaced:
-    """What was put in place of things that fail when they are imported.
+    """Replacements for failing imports.
 
-    ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose
-    ``__init__`` raises, with what it says; ``names``: those that modules do not have; ``former``: those that they had
-    in earlier versions, with the file and the line that read them first; ``statements``: those of other files of the
-    workspace that raise, by file and line; ``hidden``: modules that were taken from a folder above, with the file that
-    Python takes and what was taken.
+    ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose ``__init__``
+    raises, with the error; ``names``: those missing in modules; ``former``: those of earlier versions, with the file
+    and line that read them first; ``statements``: those of other files of the workspace that raise, by file and line;
+    ``hidden``: modules taken from a parent folder, with the file that Python would use and the one used.
     """
 
     modules: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class Replaced:
     statements: dict[tuple[str, int], LeftOut] = field(default_factory=dict)
     hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
     raised: BaseException | None = None
-    """What the file itself raised at module level, where its classes are there all the same."""
+    """The error of the file at module level, if its classes are defined nevertheless."""
 
     def __bool__(self) -> bool:
         return bool(self.modules or self.packages or self.names or self.former or self.statements or self.hidden)
@@ -67,11 +66,10 @@ def is_inside(file: str, root: str) -> bool:
 def pass_over(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
-    """Whether the import of ``path`` may get further now: with the module of a folder above that one of the same name
-    hid, with what a module had in an earlier version, with a placeholder for a name that it does not have, after the
-    module that imports this one, too, with a placeholder for an installed module that lacks something, with a submodule
-    that a missing package would have imported, without the statement of another file that raised, or without the
-    package's ``__init__``."""
+    """Works around a failed import of ``path``, and returns whether it may now get further: by a module of a parent
+    folder that was shadowed, a name from an earlier version, a placeholder for a missing name, importing a circular
+    importer first, a placeholder for an incomplete installed module, a submodule that a missing package would have
+    imported, or leaving out a failing statement of another file or a package's ``__init__``."""
     return (
         _elsewhere(error, finder, replaced)
         or _former(error)
@@ -86,7 +84,8 @@ def pass_over(
 
 
 def _elsewhere(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
-    """A program starts in a folder above, where ``utils`` is a package and not the ``utils.py`` beside the file."""
+    """Uses a module of a parent folder: programs start there, where ``utils`` is a package and not the ``utils.py``
+    next to the file."""
     if not isinstance(error, ImportError) or not error.name:
         return False
     missing = _MISSING_NAME.match(text_of(error))
@@ -123,7 +122,7 @@ def _binds(file: str, name: str) -> bool:
 
 
 def _former(error: Exception) -> bool:
-    """A module that this import has brought may be read as an earlier version of it."""
+    """Lets a module that this import loaded provide names of an earlier version."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, ModuleType):
         return False
     return former_names.of(f"{error.obj.__name__}.{error.name}") is not None and answer_as_before()
@@ -149,7 +148,7 @@ def _name(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFind
 
 
 def _circle(error: Exception, finder: OverlayFinder) -> bool:
-    """Of two modules that import each other, often only one may come first: the one that a program imports first."""
+    """For two modules that import each other, often only one order works: imports first the one that programs do."""
     if not isinstance(error, ImportError) or "partially initialized module" not in text_of(error):
         return False
     for _, _, name in reversed(_at_module_level(error, finder, "")):
@@ -173,8 +172,8 @@ def _module(error: Exception, finder: OverlayFinder, placeholders: PlaceholderFi
 
 
 def _import_asked_part(error: AttributeError, finder: OverlayFinder) -> bool:
-    """Imports the submodule of an installed package that an attribute names, as what a placeholder stands for would
-    have: ``packaging.version`` is there for whoever imports ``packaging``, once any package has imported it."""
+    """Imports the submodule of an installed package named by an attribute, as a missing package would have: after any
+    package has imported ``packaging.version``, it is an attribute of ``packaging``."""
     owner = error.obj
     if not isinstance(owner, ModuleType) or isinstance(owner, PlaceholderModule) or not hasattr(owner, "__path__"):
         return False
@@ -190,7 +189,7 @@ def _import_asked_part(error: AttributeError, finder: OverlayFinder) -> bool:
 def _generated(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
-    """What protobuf has written for an earlier version of it, ``messages_pb2.py``: each of its statements raises."""
+    """Code generated for an earlier version of protobuf, ``messages_pb2.py``: each of its statements raises."""
     for file, line, name in reversed(_at_module_level(error, finder, path)):
         if os.path.splitext(file)[0].endswith("_pb2") and name not in finder.failing:
             finder.failing[name] = placeholders
@@ -202,7 +201,7 @@ def _generated(
 def _statement(
     error: Exception, finder: OverlayFinder, placeholders: PlaceholderFinder, path: str, replaced: Replaced
 ) -> bool:
-    """Such as one that reads a file of data which is not here."""
+    """Leaves out a statement, such as one that reads a missing data file."""
     place = next(reversed(_at_module_level(error, finder, path)), None)
     if place is None or isinstance(error, SyntaxError) or len(replaced.statements) >= _MOST_STATEMENTS:
         return False
@@ -222,10 +221,11 @@ def _statement(
     finder.trees[key(file)] = ast.Module(kept, tree.type_ignores)
     walked = traceback.walk_tb(error.__traceback__)
     own = next((at for frame, at in walked if frame.f_code.co_filename == path), 1)
-    # What a file lacks because of another statement, or of a placeholder, is no further problem of it.
+    # Follow-up errors of another omitted statement, or of a placeholder, are not reported again.
     names = {each.partition(".")[0] for each in replaced.modules.keys() | placeholders.replaced.keys()}
     asks = any(re.search(rf"\b{re.escape(each)}\b", text) for each in names)
     elsewhere = isinstance(error, OSError) or key(file) in finder.shortened or asks
+    elsewhere = elsewhere or any(key(each.file) == key(file) for each in outside.notes)
     finder.shortened.setdefault(key(file), set()).update(*map(definitions.bound, left_out))
     if isinstance(error, OSError) and isinstance(error.filename, str):
         finder.missing.setdefault(error.filename, set()).add(os.path.abspath(error.filename))
@@ -243,7 +243,7 @@ def _package(error: Exception, finder: OverlayFinder, path: str, replaced: Repla
 
 
 def _at_module_level(error: Exception, finder: OverlayFinder, path: str) -> list[tuple[str, int, str]]:
-    """The lines of other files of the workspace that were being executed, as file, line and name of the module."""
+    """The lines of other workspace files in execution, as file, line and module name."""
     found = []
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename

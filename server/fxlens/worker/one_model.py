@@ -25,7 +25,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """A model in evaluation mode, its example inputs and its constant arguments, and how its project traces it."""
+    """A model in evaluation mode, its example inputs and its constant arguments, and its project's tracer."""
 
     module: Any
     inputs: tuple[Any, ...]
@@ -34,14 +34,14 @@ class Model:
     tracer: own_tracer.OwnTracer | None
     leaf_modules: tuple[str, ...]
     shapes: specified.Said
-    """The ``dynamic_shapes`` that its file holds."""
+    """Its ``dynamic_shapes`` from the file."""
 
     @property
     def name(self) -> str:
         return self.target.name
 
     def traced(self) -> Any:
-        """Its GraphModule.  Raises Refused where it has none."""
+        """Its GraphModule. Raises Refused if it has none."""
         given = self.module, self.inputs, self.concrete, self.tracer, self.leaf_modules
         try:
             return own_tracer.graph_module(*given).eval()
@@ -52,7 +52,7 @@ class Model:
 
 
 def answer(job: Job, request: Callable[[], Mapping[str, object]]) -> None:
-    """Sends ``result`` with what the request gives, or ``refused`` with a sentence for the user."""
+    """Sends ``result`` with the request's result, or ``refused`` with a sentence for the user."""
     try:
         result = request()
     except Refused as refusal:
@@ -62,7 +62,7 @@ def answer(job: Job, request: Callable[[], Mapping[str, object]]) -> None:
 
 
 def make(job: Job, real: bool) -> Model:
-    """The model that the job names, or the last of the file; with data where ``real``.  Raises Refused."""
+    """The model that the job names, or the last of the file; with data if ``real``. Raises Refused."""
     try:
         tree = ast.parse(job.text)
     except SyntaxError as error:
@@ -122,7 +122,7 @@ def _inputs(namespace: Any, target: Target, made: construct.Made) -> example_inp
 
 
 def progress(job: Job, target: Target) -> Callable[[str, float], None]:
-    """Reports how far the job is; each stage has a deadline of its own."""
+    """Reports the job's progress; each stage has its own deadline."""
 
     def say(text: str, fraction: float) -> None:
         job.step(text, target)
@@ -132,6 +132,6 @@ def progress(job: Job, target: Target) -> Callable[[str, float], None]:
 
 
 def located(name: str, span: tuple | None, call_path: Iterable[tuple]) -> Located:
-    """A node of a result and where it comes from in the source; reports have spans as tuples."""
+    """A node of a result and its place in the source; reports have spans as tuples."""
     path = [record.span(*each) for each in call_path]
     return {"name": name, "span": record.span(*span) if span else None, "call_path": path}

@@ -1,4 +1,4 @@
-"""Where results are saved: what FX Lens did not write is not replaced, unless the user says so."""
+"""Targets for saved results: only files written by FX Lens are replaced, unless the user forces it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _HINT = "Choose another one, or replace it with --force"
 
 
 class NotOurs(Exception):
-    """Something else is there; the text says what to do."""
+    """Something else exists there; the text says what to do."""
 
 
 def check_folder(folder: str, marks: Mapping[str, bytes], force: bool) -> None:
-    """``marks`` are files that such a folder has, with how they begin.
+    """``marks`` are files of such a folder, with their first characters.
 
     Raises:
         NotOurs: the folder holds something else.
@@ -26,10 +26,10 @@ def check_folder(folder: str, marks: Mapping[str, bytes], force: bool) -> None:
 
 
 def check_file(file: str, mark: bytes, force: bool) -> None:
-    """``mark`` stands near the start of such a file.
+    """``mark`` occurs near the start of such a file.
 
     Raises:
-        NotOurs: the file is another one.
+        NotOurs: the file is something else.
     """
     path = Path(file)
     if not force and path.exists() and not (path.is_file() and mark in _start(path)):

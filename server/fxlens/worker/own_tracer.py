@@ -1,4 +1,4 @@
-"""The tracer that a project names in its configuration: it decides what is captured, in place of torch.fx's."""
+"""The tracer that a project names in its configuration: it decides what is captured, instead of torch.fx's."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fxlens.ipc.request import Tracer as Named
 
 @dataclass
 class OwnTracer:
-    """Makes tracers of that class."""
+    """A factory of tracers of that class."""
 
     name: str
     arguments: Mapping[str, object]
     _kind: Any = field(default=None, init=False, compare=False)
 
     def load(self) -> None:
-        """Finds the class, after the file was imported: its folders are those that are searched.
+        """Finds the class, after the file was imported, whose folders are searched.
 
-        Raises what importing and constructing it raises, and TypeError where it is no tracer."""
+        Raises errors of importing and constructing it, and TypeError if it is not a tracer."""
         if self._kind is not None:
             return
         module, _, path = self.name.partition(":")
@@ -34,7 +34,7 @@ class OwnTracer:
         self._kind = kind
 
     def __call__(self) -> Any:
-        """A new tracer; where it cannot be used, which the job that traces the file reports, that of torch.fx."""
+        """A new tracer; torch.fx's if it cannot be used, which the trace job reports."""
         try:
             self.load()
             return self._kind(**self.arguments)
@@ -45,16 +45,16 @@ class OwnTracer:
 
 
 def is_own(tracer: OwnTracer | None, leaf_modules: Collection[str]) -> bool:
-    """Whether a project says how its models are traced, so that torch.fx's own trace is not theirs."""
+    """Whether a project configures its own tracing, so that torch.fx's own trace does not apply."""
     return tracer is not None or bool(leaf_modules)
 
 
 def graph_module(
     module: Any, inputs: Any, concrete: Any, tracer: OwnTracer | None = None, leaf_modules: Collection[str] = ()
 ) -> Any:
-    """The traced module, by the project's tracer and with its leaf modules where it has any.
+    """The traced module, by the project's tracer and with its leaf modules, if any.
 
-    Raises what the trace raises, and RuntimeError with what the project's tracer has raised."""
+    Raises errors of the trace, and RuntimeError with an error of the project's tracer."""
     import fxlib
 
     if not is_own(tracer, leaf_modules):
@@ -68,5 +68,5 @@ def graph_module(
 
 
 def of(named: Named | None) -> OwnTracer | None:
-    """The tracer of a job; None where its project has none."""
+    """The tracer of a job; None if its project has none."""
     return None if named is None else OwnTracer(named["name"], named["arguments"])

@@ -1,8 +1,8 @@
-"""Memory that a job is going to write, made the process's own before the job comes.
+"""Copies the memory pages that a job will write, before the job arrives.
 
-A fork shares its memory with the process that it was made from until it writes to it: then it stops for a copy of that
-page, some thousand times in a short job.  Jobs of one kept file write the same pages, so a rehearsal notes which, and
-the forks after it have them copied while they wait.
+A fork shares its memory with its parent until it writes to it: each first write copies a page, some thousand times in a
+short job. Jobs of one kept file write the same pages, so a rehearsal records them, and later forks copy them while they
+wait.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 _MOST = 1 << 14
-"""Pages that are copied ahead; and stretches of them that are noted."""
+"""The most pages that are copied ahead, and ranges of them that are recorded."""
 _STRETCH = struct.Struct("QQ")
 _POPULATE_WRITE = 23  # of Linux 5.14; earlier ones refuse it
 _PRESENT, _OF_FILE, _OWN = 1 << 63, 1 << 61, 1 << 56
 
 _noted: mmap.mmap | None = None
-"""Shared with all forks: how many stretches, then where each begins and ends, in pages."""
+"""Shared with all forks: the number of ranges, then the first and last page of each."""
 
 
 def share() -> None:
-    """From now on forks of this process know what one of them notes."""
+    """Share records between this process and its forks."""
     global _noted
     _noted = mmap.mmap(-1, _STRETCH.size * (_MOST + 1))
 
 
 def note() -> None:
-    """Notes the pages that this process has written since it was forked."""
+    """Records the pages that this process has written since its fork."""
     if _noted is None:
         return
     count = 0
@@ -44,7 +44,7 @@ def note() -> None:
 
 
 def copy() -> None:
-    """Copies the pages that an earlier fork noted."""
+    """Copies the pages that an earlier fork recorded."""
     if _noted is None:
         return
     populate, left = ctypes.CDLL(None).madvise, _MOST
@@ -58,7 +58,7 @@ def copy() -> None:
 
 
 def _written() -> Iterator[tuple[int, int]]:
-    """Stretches of pages that are this process's alone, and no file's."""
+    """Ranges of pages that are private to this process and not file-backed."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         areas = [line.split(maxsplit=2)[:2] for line in file]
     with open("/proc/self/pagemap", "rb", buffering=0) as pages:

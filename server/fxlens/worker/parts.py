@@ -1,4 +1,4 @@
-"""Classes as parts of models that are constructed: where a model holds one, and what its forward calls it with."""
+"""Classes as parts of models that are constructed: where a model contains one, and how its forward calls it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Part:
-    """``path`` is where the module is in the model; ``inputs`` what it is called with, None where it is not."""
+    """``path`` is the module's path in the model; ``inputs`` are its arguments, None if it is not called."""
 
     whole: Made
     path: str
@@ -33,7 +33,7 @@ class Part:
     inputs: Source | None
 
     def made(self) -> Made:
-        """How the module comes to be: assumed where the model is."""
+        """The source of the module: assumed if the model is."""
         source = self.whole.source
         text = f"{source.text}.get_submodule({self.path!r})"
         made = "assumed" if source.source == "assumed" else "parent"
@@ -42,7 +42,7 @@ class Part:
 
 
 class Parts:
-    """The models of one file, and of others, that have been constructed; those of the file run in ``apart``."""
+    """The constructed models of this file and others; those of this file run within ``apart``."""
 
     def __init__(
         self, namespace: ModuleType, apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
@@ -53,11 +53,11 @@ class Parts:
         self._looked_at: set[str] = set()
 
     def add(self, made: Made, inputs: Inputs | None = None) -> None:
-        """A model, and what it is called with where that is known."""
+        """Adds a model, with its inputs if known."""
         self.add_lazily(made, lambda: inputs)
 
     def add_lazily(self, made: Made, inputs: Callable[[], Inputs | None]) -> None:
-        """A model, and how to find out what it is called with, once somebody asks."""
+        """Adds a model, with a function that finds its inputs on demand."""
         before = next((each for each in self._wholes if each.made.module is made.module), None)
         if before is not None:
             self._wholes.remove(before)
@@ -66,8 +66,8 @@ class Parts:
         self._wholes.append(_Whole(made, inputs, self._namespace, apart, kinds))
 
     def look(self, target: Target) -> Made | None:
-        """Constructs the models of other files that are said to hold the class; one that is said to be a part already
-        is given as it is."""
+        """Constructs the models of other files that contain the class by the index; an expression for the part itself
+        is used directly."""
         import torch
 
         kind = class_named(self._namespace, target.name)
@@ -96,15 +96,15 @@ class Parts:
         return example_inputs.infer(self._namespace, made, given, graph_of(made.module))
 
     def holders(self, kind: type) -> int:
-        """How many of the models hold an instance of the class."""
+        """The number of models that contain an instance of the class."""
         return sum(each.made.module.__class__ is not kind and kind in each.kinds for each in self._wholes)
 
     def find(self, kind: type, assumed: bool = False) -> Part | None:
-        """An instance of the class, one that is called with known inputs before others; in models whose construction is
-        ``assumed``, or in those where it is not."""
+        """An instance of the class, preferably one called with known inputs; only in models whose construction is
+        ``assumed``, or only in others."""
         wholes = [each for each in self._wholes if (each.made.source.source == "assumed") == assumed]
         first = None
-        # What a model of another file is called with takes long to find: only until one of them calls the class.
+        # Finding the inputs of models of other files is slow: stop at the first one that calls the class.
         for part in (part for whole in wholes for part in whole.parts(kind)):
             if part.inputs is not None:
                 return part
@@ -113,7 +113,7 @@ class Parts:
 
 
 def make(namespace: ModuleType, target: Target) -> Made:
-    """One class alone, by the best way there is.  Raises CannotConstruct."""
+    """Constructs one class alone, by the best available way. Raises CannotConstruct."""
     ways, parts = construct.Construction(namespace, target), Parts(namespace)
     made = ways.said() or parts.look(target)
     if made is None and (part := parts.find(ways.kind)) is not None:
@@ -123,7 +123,7 @@ def make(namespace: ModuleType, target: Target) -> Made:
 
 
 class _Whole:
-    """One model; its forward runs when somebody asks for a part of it."""
+    """One model; its forward runs once a part of it is needed."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Whole:
 
     @cached_property
     def _inputs(self) -> Inputs | None:
-        """Found when somebody asks; a model that raises meanwhile says nothing of its parts."""
+        """The inputs, found on demand; a model that raises meanwhile gives no parts."""
         with contextlib.suppress(Exception, SystemExit, sandbox.OutOfTime):
             return self._find_inputs()
         return None
@@ -152,7 +152,7 @@ class _Whole:
                 yield path, module
 
     def parts(self, kind: type) -> Iterator[Part]:
-        """The first that is called, or else the first."""
+        """The first one that is called, or else the first."""
         found = list(self.paths(kind))
         if found:
             calls = self._called()
@@ -190,7 +190,7 @@ class _Whole:
             return hook
 
         own = vars(self._namespace).values()
-        # Functions that a model keeps may call the modules of the original.
+        # Functions stored on a model may call the modules of the original.
         hooks = [
             module.register_forward_pre_hook(note(path), with_kwargs=True)
             for path, module in (*trial.named_modules(), *self.made.module.named_modules())

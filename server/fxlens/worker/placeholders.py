@@ -1,7 +1,7 @@
-"""What stands for modules that cannot be imported, so that one missing package does not hide the classes of a file.
+"""Placeholders for modules that cannot be imported, so that one missing package does not hide the classes of a file.
 
-A placeholder can be imported, be a base class, a decorator and a default; what a later use of it gives is said in
-`stand_ins`.  An import that the code itself guards with ``try`` fails as it should.
+A placeholder can be imported, and be a base class, a decorator or a default; `stand_ins` handles later uses. An import
+that the code guards with ``try`` still fails.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _LOOKING = ("<frozen importlib.util>", os.path.join(_IMPORTLIB, "util.py"))
-"""The code of `importlib.util.find_spec`, which asks whether there is a module."""
+"""The code of `importlib.util.find_spec`, which checks whether a module exists."""
 _FINDING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "user_file.py")
-"""The code that finds what is open in the editor, and passes on what is not there."""
-_CATCHING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+"""The code that finds files open in the editor, and delegates others."""
+_CATCHING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _KERNELS = ("triton", "tilelang", "cutlass", "cupy")
-"""Packages whose decorators make something else of a function."""
+"""Packages whose decorators replace the function."""
 _USUAL = {
     "np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "Variable": "torch.autograd.Variable",
     **{name: name for name in ("torch", "copy", "functools", "json", "math", "os", "random", "re", "sys", "time")},
 }  # fmt: skip
-"""What files mean by these names that take all names of a module of theirs."""
+"""The meaning of these names in files with a star import from their own module."""
 _active = False
 
 
 class _Placeholder(abc.ABCMeta):
-    """The type of what stands for a class, a function or a value; `stands_for` is its dotted name.
+    """The type of placeholders for a class, function or value; `stands_for` is the dotted name.
 
-    It goes with ``ABC`` among the bases of a class."""
+    It can be combined with ``ABC`` among the bases of a class."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         module = sys.modules["torch"].nn.Module
         foreign = any(stand_ins.is_of_another_framework(_name_of(each) or "") for each in bases)
         if "forward" in body and not foreign and not any(issubclass(each, module) for each in bases):
-            # A class of the user's that has a forward: its base must have been a module.
+            # A user's class with a forward: its base must have been a module.
             own = [each for each in bases if not isinstance(each, _Placeholder)]
             gone = next(filter(None, map(_name_of, bases)), name)
             return type(name, (*own, stand_ins.module_base()), {**body, "stands_for": gone})
@@ -62,7 +62,7 @@ class _Placeholder(abc.ABCMeta):
         return placeholder(f"{own}.{name}")
 
     def register(cls, *args: Any, **kwargs: Any) -> Any:
-        """``ABCMeta`` has it too, and an attribute of the type is found before ``__getattr__``."""
+        """``ABCMeta`` also has it, and attributes of the type are found before ``__getattr__``."""
         if (own := cls.__dict__.get("stands_for")) is None:
             return super().register(*args, **kwargs)
         return placeholder(f"{own}.register")(*args, **kwargs)
@@ -90,7 +90,7 @@ class _Placeholder(abc.ABCMeta):
         """``environ["KEY"] = value``"""
 
     def __lt__(cls, other: Any) -> Any:
-        return False if _active else NotImplemented  # the test for a version, at module level
+        return False if _active else NotImplemented  # a version check at module level
 
     __gt__ = __le__ = __ge__ = __lt__
 
@@ -99,7 +99,7 @@ class _Placeholder(abc.ABCMeta):
 
 
 MARK = _Placeholder.__name__
-"""Stands in what Python says of an operation that placeholders do not have."""
+"""Part of Python's message for operations that placeholders do not support."""
 
 
 def _name_of(cls: Any) -> str | None:
@@ -107,8 +107,8 @@ def _name_of(cls: Any) -> str | None:
 
 
 def placeholder(name: str) -> Any:
-    """What stands for this name: what it was in an earlier version, a subclass of ``torch.nn.Module`` for what surely
-    is one."""
+    """The placeholder for this name: the object of an earlier version, a subclass of ``torch.nn.Module`` if it surely
+    is one, or a generic placeholder."""
     found = former_names.of(name)
     if found is not None:
         return found
@@ -135,13 +135,13 @@ class PlaceholderModule(ModuleType):
 
 
 def answer_as_before() -> bool:
-    """Has the modules that are there answer files of the workspace for what they had in earlier versions.  Whether that
-    is new for any of them."""
+    """Makes loaded modules provide names of earlier versions to workspace files. Returns whether that is new for any of
+    them."""
     return former_names.install(_reads_former)
 
 
 def _reads_former(name: str, frame: Any) -> bool:
-    """Whether a file of the workspace reads what an installed module does not have any more; the place is noted."""
+    """Whether a workspace file reads a name that an installed module no longer has; records the place."""
     finder, file = placeholder_finder(), os.path.abspath(frame.f_code.co_filename)
     if finder is None or not finder.is_inside(file):
         return False
@@ -150,7 +150,7 @@ def _reads_former(name: str, frame: Any) -> bool:
 
 
 def _wanted(frame: Any) -> list[str]:
-    """What ``from package import *`` gives: the names that the file reads and nothing in it binds."""
+    """The names for ``from package import *``: those that the file reads but does not bind."""
     while frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     try:
@@ -175,32 +175,32 @@ def _usual(name: str) -> Any:
 
 
 def replaced() -> dict[str, tuple[str, int]]:
-    """What placeholders stand for by now, also those of constructors and forwards: the file and the line by name."""
+    """The names replaced by placeholders so far, also in constructors and forwards, with file and line."""
     finder = placeholder_finder()
     return {} if finder is None else finder.replaced
 
 
 def former() -> dict[str, tuple[str, int]]:
-    """What installed modules do not have any more and answered all the same: the file and the line by name."""
+    """The names of earlier versions that were used, with file and line."""
     finder = placeholder_finder()
     return {} if finder is None else finder.former
 
 
 def placeholder_finder() -> PlaceholderFinder | None:
-    """The one that is asked where nothing else finds a module."""
+    """The finder that is used last."""
     return next((each for each in sys.meta_path if isinstance(each, PlaceholderFinder)), None)
 
 
 class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds what nothing else found, for imports of files below ``roots`` that nothing guards: also of those that
-    functions make later, until another one takes its place."""
+    """Finds modules that no other finder found, for unguarded imports of files below ``roots``, also later ones in
+    functions, until another finder replaces it."""
 
     def __init__(self, roots: list[str]) -> None:
         self.look_below(roots)
         self.replaced: dict[str, tuple[str, int]] = {}
         """By name of the module: the file and the line that import it first."""
         self.former: dict[str, tuple[str, int]] = {}
-        self._guarded: dict[str, list[tuple[int, int]]] = {}
+        self._guarded: dict[tuple[str, frozenset[str]], list[tuple[int, int]]] = {}
 
     def look_below(self, roots: list[str]) -> None:
         self.roots = [os.path.abspath(root) + os.sep for root in roots]
@@ -214,7 +214,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self
 
     def _extension(self, name: str, place: tuple[str, int]) -> ModuleType | None:
-        """What compiling an extension gives a file of the workspace: nothing is compiled for a graph."""
+        """A placeholder for an extension compiled by a workspace file, since a graph does not need it."""
         if not self.is_inside(place[0]):
             return None
         self.replaced.setdefault(name, place)
@@ -223,7 +223,7 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __exit__(self, *_: object) -> None:
         global _active
         _active = False
-        answer_as_before()  # also what has been imported since
+        answer_as_before()  # also for modules imported since
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         asking = _asking()
@@ -235,14 +235,14 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         package = sys.modules.get(owner)
         of_placeholder = isinstance(package, PlaceholderModule)
         own = any(map(self.is_inside, getattr(package, "__path__", ())))
-        if not inside or (not of_placeholder and self._is_guarded(file, line)):
+        if not inside or (not of_placeholder and self.is_guarded(file, line)):
             return None
         if computed and not of_placeholder and own:
             return None  # the name is wrong, since all modules of this package are there
         if not of_placeholder:
             self.replaced.setdefault(fullname, (file, line))
             if of_list and package is not None and not own:
-                setattr(package, last, placeholder(fullname))  # rather a class or a function than a module
+                setattr(package, last, placeholder(fullname))  # probably a class or function, not a module
                 return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -254,11 +254,11 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__path__ = []
 
     def importing(self, error: ImportError) -> tuple[str, tuple[str, int]] | None:
-        """The installed module that a file below the roots imports when this is raised inside it, with the place."""
+        """The installed module whose import by a file below the roots raised this, with the place."""
         trace, own, inner = error.__traceback__, None, False
         while trace is not None:
             file = trace.tb_frame.f_code.co_filename
-            if self.is_inside(file) and "site-packages" not in file:
+            if self.is_own(file):
                 own, inner = (file, trace.tb_lineno), False
             elif "site-packages" in file or "dist-packages" in file:
                 inner = True
@@ -279,24 +279,28 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def is_inside(self, path: str) -> bool:
         return any(os.path.join(os.path.abspath(path), "").startswith(root) for root in self.roots)
 
-    def _is_guarded(self, file: str, line: int) -> bool:
-        """Whether the code expects this import to fail."""
-        if file not in self._guarded:
+    def is_own(self, file: str) -> bool:
+        """Whether it is a file of the workspace, and not of a package that is installed inside of it."""
+        return "site-packages" not in file and self.is_inside(file)
+
+    def is_guarded(self, file: str, line: int, catching: frozenset[str] = _CATCHING) -> bool:
+        """Whether the code expects this line to raise one of these exceptions, and goes on."""
+        if (file, catching) not in self._guarded:
             text = "".join(linecache.getlines(file))
             try:
                 tree = ast.parse(text if "try" in text else "")
             except (SyntaxError, ValueError, RecursionError):
                 tree = ast.Module([], [])
-            self._guarded[file] = [
+            self._guarded[file, catching] = [
                 (node.body[0].lineno, node.body[-1].end_lineno or 0)
                 for node in _without_expressions(tree)
-                if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
+                if isinstance(node, ast.Try) and any(_catches(each, catching) for each in node.handlers)
             ]
-        return any(first <= line <= last for first, last in self._guarded[file])
+        return any(first <= line <= last for first, last in self._guarded[file, catching])
 
 
 def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
-    """The statements of a file and what they consist of, but for expressions: these are most of a tree."""
+    """Walks the statements of a file without expressions, which are most of a tree."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -304,25 +308,24 @@ def _without_expressions(tree: ast.Module) -> Iterator[ast.AST]:
         waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches(handler: ast.ExceptHandler, catching: frozenset[str]) -> bool:
     if any(map(_ends, handler.body)):
-        return False  # it says something, and ends all the same
+        return False  # it prints a message, and still ends
     if handler.type is None:
         return True
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(ast.unparse(name).rpartition(".")[2] in _CATCHING for name in names)
+    return any(ast.unparse(name).rpartition(".")[2] in catching for name in names)
 
 
 def _ends(node: ast.stmt) -> bool:
-    """Whether it raises, or ends the program."""
+    """Whether it raises or ends the program."""
     text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
     return isinstance(node, ast.Raise) or text.startswith(("sys.exit(", "exit(", "quit(", "os._exit("))
 
 
 def _asking() -> tuple[str, int, bool, bool] | None:
-    """File and line of the import that is looking for a module, whether it computes the name, as calls of
-    ``import_module`` do, and whether the name is one that ``from package import name`` takes; None where it only asks
-    whether there is one."""
+    """File and line of the current import, whether its name is computed, as for ``import_module``, and whether the name
+    is from ``from package import name``; None for a mere check of existence."""
     frame: Any = sys._getframe(2)
     computed = of_list = False
     while frame is not None:

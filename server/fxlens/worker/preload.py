@@ -1,4 +1,4 @@
-"""Imports what jobs import in their functions: in a fork of this process it is there already."""
+"""Imports modules that jobs import in functions, so that forks of this process have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings for what user code raises where nothing may: the class and the line that are at fault, and what to do."""
+"""Findings for unexpected exceptions of user code: the responsible class and line, and what to do."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
-from . import alone, construct, example_inputs, network, placeholders, script_arguments, tracebacks, user_file
+from . import alone, construct, example_inputs, network, outside, placeholders, script_arguments, tracebacks, user_file
 from .errors import brief, text_of
 from .job import Job
 from .obstacles import is_inside
 from .scope import class_named
 
 _MOST_NAMES = 4
+_DEVICE = re.compile(r"\b(is_cuda|is_cpu|device)\b")
 _NAME = re.compile(r"NameError: name '(?P<name>\w+)' is not defined")
 
 
@@ -31,7 +32,7 @@ def name_span(job: Job, target: Target) -> Span:
 
 
 def raised(job: Job, target: Target, error: BaseException, doing: str) -> Finding:
-    """A class whose code raised while it was being ``doing``."""
+    """The finding for a class whose code raised during ``doing``."""
     span = tracebacks.of_error(error, job.path) or name_span(job, target)
     code, text = "FX199", f"{target.name} could not be traced: {doing} raised {brief(error)}"
     if isinstance(error, SystemExit):
@@ -41,7 +42,7 @@ def raised(job: Job, target: Target, error: BaseException, doing: str) -> Findin
         from fxlib.ir.span import is_hidden
 
         if not any(os.path.isfile(file) and not is_hidden(file) for file in tracebacks.files(error.__traceback__)):
-            # It is torch that walks through the layers.
+            # torch walks through the layers there.
             text = f"The layers of {target.name} are nested deeper than Python's recursion limit: {brief(error)}"
     elif isinstance(error, MemoryError):
         code, text = "FX307", f"{target.name} ran out of memory while {doing}"
@@ -80,7 +81,7 @@ def unusable_tracer(job: Job, error: BaseException) -> Finding:
 
 
 def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
-    """The file raised while it was executed; ``partly`` where its classes are there all the same."""
+    """The file raised during execution; ``partly`` if its classes exist nevertheless."""
     if partly:
         span = tracebacks.of_error(error, job.path)
         missing = placeholders.MARK in text_of(error)
@@ -90,11 +91,13 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         unnamed = isinstance(error, NameError)
         if is_notebook(job.path) and unnamed:
             text += ". In a notebook, only imports, definitions and plain values are run, in cell order"
-        # A script that ends, finds no data, package or device, or gets no answer or arguments, is not wrong elsewhere.
+        # A script that exits, or lacks data, a package, a device, network or arguments, may work elsewhere.
         elsewhere = missing or isinstance(error, (SystemExit, OSError)) or alone.is_about(error)
-        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed)
+        elsewhere = elsewhere or bool(network.refused or script_arguments.assumed or outside.notes)
         if network.refused:
             text += f". FX Lens runs code without network, so {network.refused[-1]} cannot be reached"
+        elif outside.notes:
+            text += f". {outside.notes[-1].text}"
         grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
         return record.finding(code, grade, text, span, related=_raised_by(job, error))
     span = tracebacks.of_error(error, job.path)
@@ -125,7 +128,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
 
 
 def _raised_by(job: Job, error: BaseException) -> list[Related]:
-    """The line of another file that raised, where that is not this one."""
+    """The line of another file that raised, if it is not this file."""
     other = tracebacks.elsewhere(error.__traceback__, job.path)
     if other is None:
         return []
@@ -134,7 +137,7 @@ def _raised_by(job: Job, error: BaseException) -> list[Related]:
 
 
 def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
-    """Things that the file imports were replaced, so that its classes could be judged."""
+    """The finding for imports that were replaced so that classes could be judged."""
     related: list[Related] = []
     parts, span = [], None
     for name, (file, line) in what.modules.items():
@@ -167,6 +170,22 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
     return record.finding("FX311", severity, text, span or record.span(job.path, 1), related=related)
 
 
+def from_outside(job: Job, found: list[Target]) -> list[Finding]:
+    """What this file wanted to fetch or to start, and what its classes depend on that other files wanted to fetch."""
+    named = {each.name: each for each in found}
+    findings: dict[tuple[str, int, str | None], Finding] = {}
+    for note in outside.notes:
+        at = record.span(note.file, note.line)
+        span, related, target = positions.span_of_line(job.text, job.path, note.line), [], note.target
+        if key(note.file) != key(job.path):
+            if target not in named:
+                continue
+            span, related = name_span(job, named[target]), [record.related("Wanted here", at)]
+        finding = record.finding("FX313", "info", note.text, span, target=target, related=related)
+        findings[note.file, note.line, target if related else None] = finding
+    return list(findings.values())
+
+
 def _listed(names: list[str]) -> str:
     left = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {left} more" if left > 0 else "")
@@ -179,7 +198,7 @@ def _folder(job: Job, path: str) -> str:
 
 
 def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -> bool:
-    """Whether a name is missing that its file imports, under a condition or in a ``try``."""
+    """Whether the missing name is one that its file imports conditionally or in a ``try``."""
     missing = _NAME.search(finding["message"])
     span = finding["span"]
     text = read(span["file"]) if missing and span else None
@@ -193,6 +212,23 @@ def is_import_that_failed(finding: Finding, read: Callable[[str], str | None]) -
     return any((alias.asname or alias.name) == missing["name"] for node in imports for alias in node.names)
 
 
+def asks_for_device(finding: Finding, read: Callable[[str], str | None]) -> bool:
+    """Whether the code raises since its tensors are not on a device: `if not x.is_cuda: raise NotImplementedError`."""
+    span = finding["span"]
+    text = read(span["file"]) if span else None
+    try:
+        tree = ast.parse(text if span and text else "")
+    except parsing.ERRORS:
+        return False
+    for node in ast.walk(tree):
+        branches = (
+            [*node.body, *node.orelse] if isinstance(node, ast.If) and _DEVICE.search(ast.unparse(node.test)) else []
+        )
+        if any(isinstance(each, ast.Raise) and span and each.lineno == span["line"] for each in branches):
+            return True
+    return False
+
+
 def is_of_file(error: SyntaxError, path: str) -> bool:
-    """Whether a syntax error is in this file; one without a file is in other text, since this file has been parsed."""
+    """Whether a syntax error is in this file; one without a file name is in other text, since this file was parsed."""
     return error.filename is not None and key(error.filename) == key(path)

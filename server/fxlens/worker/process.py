@@ -1,4 +1,4 @@
-"""One job in the process that it is done in, from its first message to the end of the process."""
+"""Runs one job in its process, from the first message to the end of the process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def run_job(
     folder: str = "",
     guarded: bool = False,
 ) -> None:
-    """Takes one job from the channel, does it in this process and ends the process.
+    """Takes one job from the channel, runs it in this process, and ends the process.
 
-    ``folder`` is where its temporary files are, if it is to remove them itself when the server is gone.  While a job
-    runs, that is so only where it is not ``guarded``."""
+    ``folder`` has its temporary files, if the process itself must remove them when the server ends. During a job, that
+    is the case only if it is not ``guarded``."""
 
     channel = isolation.Channel(read_fd, write_fd, stacks_fd)
     isolation.redirect_standard_streams(output_fd)
@@ -47,7 +47,7 @@ def run_job(
     if hello is not None and not guarded:
         channel.watch_for_end(lambda: temporary.remove(temporary.ours(folder)))
     isolation.report_faults(channel.dump_fd)
-    # A job is short and its process ends with it: collecting its garbage early is work for nothing.
+    # A job is short and its process ends with it, so garbage collection would be wasted.
     gc.set_threshold(100_000, 20, 20)
     job.run(message, channel)
     isolation.finish()

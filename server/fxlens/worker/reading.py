@@ -1,8 +1,8 @@
-"""What a job reads in its text before it runs any of it; and the same after an edit within one function, or of comments
-and blank lines, of which only that function is read again.
+"""What a job reads from its text before running it; after an edit within one function, or of comments and blank lines,
+only that function is read again.
 
-The rest of a text reads as before since the edited lines begin where a statement does, end where one ends, and are one
-statement now as they were before.  Whoever asks for more than the edit can tell reads the whole text.
+The rest of the text is unaffected, since the edited lines start and end at statement boundaries and were and are one
+statement. If more is needed, the whole text is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Reading:
-    """Of one text; ``found`` is without what the server knows."""
+    """The reading of one text; ``found`` excludes the server's knowledge."""
 
     def __init__(self, text: str, path: str, tree: ast.Module | None, found: Candidates) -> None:
         self.text, self.path, self.found = text, path, found
@@ -55,12 +55,12 @@ class Reading:
 
     @cached_property
     def calls(self) -> re.Pattern[str]:
-        """Finds lines that may call one of its classes, as an example of how to construct it."""
+        """A pattern for lines that may call one of its classes, as examples of constructions."""
         return targets.calls_of(target.name for target in self.found.targets)
 
     @cached_property
     def own_device(self) -> bool:
-        """Whether its code looks where a module's own tensors are."""
+        """Whether its code reads the device of a module's own tensors."""
         return construct.reads_own_device(self.tree, self.text)
 
     @cached_property
@@ -71,8 +71,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Grafted:
-    """A reading that was made of an earlier one: lines from ``begins`` on have moved by ``moved``.  ``function`` is now
-    in the part of that number."""
+    """A reading derived from an earlier one: lines from ``begins`` on have moved by ``moved``. ``function`` is the new
+    content of its part."""
 
     reading: Reading
     begins: int
@@ -82,12 +82,12 @@ class Grafted:
 
 
 def whole(job: Job, tree: ast.Module) -> Reading:
-    """All of a job's text is read."""
+    """Read all of a job's text."""
     return Reading(job.text, job.path, tree, candidates.read(job, tree))
 
 
 def prepared(reading: Reading) -> bool:
-    """Finds out what it takes to read a text after an edit as it is done here; whether that can be done."""
+    """Prepares incremental reading after an edit; returns whether it is possible."""
     if is_notebook(reading.path) or not reading.defines_models or not reading.parts:
         return False
     for name in ("lines", "imports", "calls", "own_device"):
@@ -96,8 +96,8 @@ def prepared(reading: Reading) -> bool:
 
 
 def grafted(before: Reading, job: Job, missing: frozenset[str]) -> Grafted | None:
-    """The reading of a job's text; None where the whole text has to be read.  ``missing`` are the names of the main
-    block that no module has."""
+    """The reading of a job's text; None if the whole text must be read. ``missing`` are the names of the main block
+    that the module lacks."""
     if any(state_of(path) != state for path, state in before.found.looked_at.items()):
         return None
     lines = positions.lines_of(job.text)
@@ -107,7 +107,7 @@ def grafted(before: Reading, job: Job, missing: frozenset[str]) -> Grafted | Non
     number, rows, by = place
     now = Reading(job.text, job.path, None, before.found)
     now.lines, now.imports, now.own_device = lines, before.imports, before.own_device
-    if number == len(before.parts):  # nothing but what follows the last statement
+    if number == len(before.parts):  # only the part after the last statement
         now.parts = before.parts
         return Grafted(now, len(before.lines) + 1, 0)
     part = before.parts[number]
@@ -146,8 +146,8 @@ def grafted(before: Reading, job: Job, missing: frozenset[str]) -> Grafted | Non
 
 
 def _place(before: Reading, lines: list[str]) -> tuple[int, list[str], int] | None:
-    """The part that an edit is in, by number; the lines that it has now, with those that may be of what follows it, and
-    how many more these are.  None where the edit is in several."""
+    """The number of the edited part, its current lines (perhaps with some of the next part), and the number of added
+    lines. None if several parts were edited."""
     old, parts = before.lines, before.parts
     count, end, new_end = len(parts), parts[-1].unit[1], len(lines)
     while new_end and _are_blank(lines[new_end - 1 : new_end]):
@@ -176,7 +176,7 @@ def _place(before: Reading, lines: list[str]) -> tuple[int, list[str], int] | No
 
 
 def _head(part: moves.Part, lines: list[str]) -> list[str]:
-    """The lines of the head of a class without comments and blank lines at its end; none of any other part."""
+    """The lines of a class's head without trailing comments and blank lines; none for other parts."""
     if not part.is_head:
         return []
     count, inside = len(lines), part.inside()
@@ -190,12 +190,12 @@ def _rows(part: moves.Part) -> slice:
 
 
 def _are_blank(lines: Sequence[str]) -> bool:
-    """Whether there is nothing but comments."""
+    """Whether there are only comments and blank lines."""
     return all(not (text := line.strip(" \t\f")) or text.startswith("#") for line in lines)
 
 
 def _matter(lines: Sequence[str]) -> bool:
-    """Whether comments of ours may be among them, or what no parser takes."""
+    """Whether they may contain comments of ours, or text that does not parse."""
     text = "\n".join(lines)
     try:
         text.encode()
@@ -205,14 +205,14 @@ def _matter(lines: Sequence[str]) -> bool:
 
 
 def _start(row: str) -> tuple[str, bool]:
-    """The indentation of a line, and whether a function may begin there."""
+    """The indentation of a line, and whether a function may start there."""
     text = row.lstrip(" \t\f")
     return row[: len(row) - len(text)], text.startswith(("@", "def", "async"))
 
 
 def _function(rows: Sequence[str], first: int, part: moves.Part, code: Sequence[str]) -> Function | None:
-    """The function that has come of one with this ``code``, from the part's first line; None where what is evaluated
-    when it is defined has changed, or the lines hold more."""
+    """The edited version of the function with this ``code``, from the part's first line; None if its definition-time
+    expressions have changed, or the lines contain more."""
     blank = next((number for number, row in enumerate(rows) if not _are_blank([row])), len(rows))
     source = rows[blank:]
     if not source or source[-1].endswith("\\") or _start(source[0]) != _start(code[0]):
@@ -231,13 +231,13 @@ def _function(rows: Sequence[str], first: int, part: moves.Part, code: Sequence[
 
 
 def _defined(function: Any) -> tuple[Any, ...]:
-    """What is evaluated when a function is defined."""
+    """The expressions that are evaluated when a function is defined."""
     parts = (function.args, *function.decorator_list, *([function.returns] if function.returns else []))
     return function.name, len(function.decorator_list), *map(ast.dump, parts)
 
 
 def _moved(parts: Sequence[moves.Part], by: int, first: int) -> Iterator[moves.Part]:
-    """The parts with these lines more above them; the ``first`` line of the first may be another one."""
+    """The parts moved down by these lines; the ``first`` line of the first one may differ."""
     for part in parts:
         last = part.unit[1] + by
         unit = (first, last, part.unit[2])

@@ -54,7 +54,7 @@ def _path(spans: Iterable[Any]) -> list[Span]:
 
 
 def _of_user(place: Any) -> bool:
-    """Whether a step of a call path is in the user's files; one inside a library does not help the user."""
+    """Whether a step of a call path is in the user's files; steps inside a library do not help the user."""
     from fxlib.diagnosis.engine.packages import is_installed
 
     return place is not None and not is_installed(place.file)
@@ -69,7 +69,7 @@ def baked(values: Iterable[Any]) -> list[Baked]:
 
 
 def graph(report: Any, root: Any) -> Graph:
-    """The part of a target's record that takes the most time: the graph and the code that it generates."""
+    """The slowest part of a target's record: the graph and its generated code."""
     text, lines = code(report.graph_module, report.graph)
     return {
         "nodes": nodes(report.graph, root, report.returned),
@@ -80,8 +80,8 @@ def graph(report: Any, root: Any) -> Graph:
 
 
 def nodes(graph: Any, root: Any, returned: Mapping[str, Any] | None = None) -> list[Node]:
-    """Every node of the graph: what it does, where it was written, and what is known of its value.  ``returned`` is
-    that of a report."""
+    """Every node of the graph: its operation, its place in the source, and its known value. ``returned`` is that of the
+    report."""
     if graph is None:
         return []
     from fxlib.ir.spelling import target_name
@@ -150,7 +150,7 @@ def _size(value: Any) -> int | str:
 
 
 def tensor(value: Any) -> tuple[list[int | str] | None, str | None]:
-    """Shape and dtype of what describes a tensor.  Types are compared, not values: a proxy answers every question."""
+    """Shape and dtype of an object that describes a tensor. Its type is checked, since a proxy has every attribute."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if not isinstance(shape, tuple):
         return None, None
@@ -159,7 +159,7 @@ def tensor(value: Any) -> tuple[list[int | str] | None, str | None]:
 
 
 def structure(value: Any) -> str:
-    """``(f32[2, 8], i64[2, 8])`` for a tuple, a list or a dict that holds tensors, else nothing."""
+    """``(f32[2, 8], i64[2, 8])`` for a tuple, list or dict with tensors; otherwise empty."""
     found = False
 
     def text(part: Any, depth: int) -> str:
@@ -179,6 +179,18 @@ def structure(value: Any) -> str:
     return short(shown) if found else ""
 
 
+def held(found: Any) -> list[tuple[str, str, list[str]]]:
+    """What a name held at one place (`fxlib.diagnosis.names.Held`): a text for each value, empty where it is not known,
+    the node that computes it, and the paths of the modules in whose code it did."""
+    texts: dict[tuple[str, bool], tuple[str, list[str]]] = {}
+    for value, node, paths in found.values:
+        shape, dtype = tensor(value)
+        text = structure(value) if shape is None else record.tensor_text(shape, dtype)
+        _, where = texts.setdefault(("" if value is None else text or short(repr(value)), bool(node)), (node, []))
+        where += [path for path in paths if path not in where]
+    return [(text, node, where) for (text, _), (node, where) in texts.items()]
+
+
 def _arguments(node: Any) -> str:
     parts = [repr(each) for each in node.args]
     parts += [f"{name}={value!r}" for name, value in node.kwargs.items()]
@@ -186,14 +198,14 @@ def _arguments(node: Any) -> str:
 
 
 def code(graph_module: Any, graph: Any) -> tuple[str, dict[str, list[int]]]:
-    """The generated forward, and the lines (from 1) that each node takes in it, as the code generator counted them."""
+    """The generated forward, and the lines (from 1) of each node in it, by the code generator's line map."""
     if graph_module is not None:
         text, graph, written = graph_module.code, graph_module.graph, graph_module
     elif graph is not None:
         try:
             written = graph.python_code("self")
         except Exception:
-            # A partial graph may hold what no source can express.
+            # A partial graph may contain values without a source form.
             return "", {}
         text = written.src
     else:
@@ -204,7 +216,7 @@ def code(graph_module: Any, graph: Any) -> tuple[str, dict[str, list[int]]]:
 
 
 def _code_lines(text: str, graph: Any, head: int, origins: Mapping[int, int | None]) -> dict[str, list[int]]:
-    """``head`` is the line of ``def``, where the placeholders are; ``origins`` gives the index of the node that a line
+    """``head`` is the line of ``def``, which has the placeholders; ``origins`` gives the index of the node that a line
     below it came from."""
     names = [node.name for node in graph.nodes]
     found = {node.name: [head, head] for node in graph.nodes if node.op == "placeholder"}

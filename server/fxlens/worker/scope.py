@@ -1,8 +1,7 @@
-"""Names that expressions may use beside those of their file, in comments, in configurations and where FX Lens finds
-them.
+"""Names that expressions may use besides those of their file, in comments, configurations and generated expressions.
 
 ``torch``, ``nn``, ``F``, ``SimpleNamespace``, ``partial``, ``import_module``, ``AttrDict``, ``PassThrough`` and
-``with_attributes``.  What the file itself defines comes first.
+``with_attributes``. Definitions of the file take precedence.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, cast
 
 
 class AttrDict(dict):
-    """A dict whose keys are attributes too, for configurations that are read both ways."""
+    """A dict whose keys are also attributes, for configurations that are read both ways."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -89,7 +88,7 @@ def names() -> dict[str, Any]:
 
 
 def class_named(namespace: Any, name: str) -> Any:
-    """The class of a target, ``Net`` or ``Net.Block``; None where the module has none of this name."""
+    """The class of a target, ``Net`` or ``Net.Block``; None if the module has none of this name."""
     found = namespace
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -97,12 +96,12 @@ def class_named(namespace: Any, name: str) -> Any:
 
 
 def scope(namespace: ModuleType | None) -> dict[str, Any]:
-    """What an expression about a class of this module is evaluated in."""
+    """The namespace for expressions about a class of this module."""
     return {**names(), **(vars(namespace) if namespace is not None else {})}
 
 
 def spelled(thing: Any, names: dict[str, Any]) -> str:
-    """How a class, a function or a module's member is written in this scope."""
+    """The name for a class, function or member of a module in this scope."""
     name = getattr(thing, "__name__", "")
     if name and names.get(name) is thing:
         return name
@@ -126,7 +125,7 @@ def spelled(thing: Any, names: dict[str, Any]) -> str:
 
 
 def _exported(module: ModuleType, thing: Any) -> str | None:
-    """How a thing is reached from a package that it is in: ``spaces.Box`` of ``gymnasium.spaces.box.Box``."""
+    """The shortest public path of an object: ``spaces.Box`` of ``gymnasium.spaces.box.Box``."""
     name = getattr(thing, "__qualname__", "")
     inside = f"{getattr(thing, '__module__', '')}.".removeprefix(f"{module.__name__}.")
     if not name or inside == f"{getattr(thing, '__module__', '')}.":

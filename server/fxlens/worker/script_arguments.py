@@ -1,4 +1,4 @@
-"""The command line of a script that is executed for its classes: none, also where its parser requires one."""
+"""An empty command line for a script that is executed for its classes, even if its parser requires arguments."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 assumed: list[str] = []
-"""What scripts of this process require and got assumed values for."""
+"""Required arguments of scripts in this process that got assumed values."""
 
 
 @contextmanager
 def none_required(path: str) -> Iterator[None]:
-    """Parsers get no arguments, and what they require is assumed: the first choice, one, or an empty text."""
+    """Parsers get no arguments, and required ones are assumed: the first choice, 1, or an empty string."""
     original = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: argparse.ArgumentParser, args: Any = None, namespace: Any = None) -> Any:

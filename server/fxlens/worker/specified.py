@@ -1,4 +1,4 @@
-"""Sizes that a file itself says may vary: ``dynamic_shapes`` for torch.export, in the constant ``NET_SHAPES``."""
+"""Sizes that a file declares as dynamic: ``dynamic_shapes`` for torch.export, in the constant ``NET_SHAPES``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """A dimension that follows a root; ``low`` and ``high`` bound the root, ``high`` None without an end."""
+    """A dimension that follows a root; ``low`` and ``high`` bound the root, ``high`` is None if open."""
 
     expression: Expression
     low: int = 0
@@ -35,8 +35,8 @@ Said = Mapping[str, Any]
 
 
 def read(namespace: object, name: str) -> Said:
-    """What the module says of a class; empty where it says nothing that can be read."""
-    # Not getattr, which calls a module's own `__getattr__`.
+    """The module's specification for a class; empty if there is none that can be read."""
+    # Not getattr, which would call a module's own `__getattr__`.
     said = vars(namespace).get(shapes_constant(name))
     return said if isinstance(said, Mapping) else {}
 
@@ -54,8 +54,8 @@ def of_tensors(said: Said, arguments: Iterable[tuple[str, Any]]) -> list[dict[in
 
 
 def dimensions(said: Said, given: Mapping[str, Any]) -> dict[str, dict[int, tuple[int, int | None]]]:
-    """The dimensions that may change, by argument: of all tensors that an argument holds, with the smallest and the
-    largest size of each, None without an end. Tensors of which nothing is said have the sizes of the example."""
+    """The dimensions that may change, by argument: of all tensors in an argument, with the smallest and largest size of
+    each, None if open. Tensors without a specification have the sizes of the example."""
     from torch.utils import _pytree as pytree
 
     found: dict[str, dict[int, tuple[int, int | None]]] = {}
@@ -76,7 +76,7 @@ def dimensions(said: Said, given: Mapping[str, Any]) -> dict[str, dict[int, tupl
 
 
 def _at(said: Any, path: Sequence[Any]) -> Any:
-    """What is said of one tensor of an argument."""
+    """The specification of one tensor of an argument."""
     for step in path:
         where = getattr(step, "key", getattr(step, "idx", None))
         if isinstance(said, Mapping):
@@ -94,7 +94,7 @@ def _dims(said: Any) -> dict[int, Size]:
 
 
 def _size(value: Any) -> Size | None:
-    """A ``torch.export.Dim``, or one that is computed from another; None for what has no name."""
+    """A ``torch.export.Dim``, or one that is computed from another; None if it has no name."""
     from fxlib.shapes.derived import Expression
 
     root = getattr(value, "root", value)

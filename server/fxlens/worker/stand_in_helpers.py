@@ -1,5 +1,5 @@
-"""What helpers do that many repositories take from packages that are not installed here: rounding of channel numbers,
-copying of attributes, coloured texts, logs, versions, weights, options of the command line as a data class."""
+"""Implementations of common helpers from packages that are not installed: rounding of channel numbers, copying of
+attributes, coloured texts, logs, versions, weights, options of the command line as a data class."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _OF_COMMAND_LINE = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "dracc
 
 
 def serves_imports(name: str) -> bool:
-    """Whether a function of this dotted name makes options or a version, which are needed while files are imported,
-    too."""
+    """Whether a function of this dotted name makes options or a version, which are also needed during imports."""
     owner, _, last = name.rpartition(".")
     return name in _OF_COMMAND_LINE or last in _VERSIONS or (owner == _OMEGACONF and last in _OF_OMEGACONF)
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """What a function of this dotted name does when it is called; None where that is not known."""
+    """The implementation of a function of this dotted name; None if unknown."""
     last = name.rpartition(".")[2].lstrip("_")
     if name.startswith(f"{_OMEGACONF}."):
         return _OF_OMEGACONF.get(last)
@@ -55,7 +54,7 @@ def function(name: str) -> Callable[..., Any] | None:
 
 
 def _config(value: Any = None, *_: Any, **__: Any) -> Any:
-    """Data whose dicts have their keys as attributes.  Raises TypeError for a text, which may be a file's."""
+    """Data whose dicts have attribute access. Raises TypeError for a string, which may be a file name."""
     if isinstance(value, str):
         raise TypeError("a file may be meant")
     if isinstance(value, (list, tuple)):
@@ -68,7 +67,7 @@ def _config(value: Any = None, *_: Any, **__: Any) -> Any:
 
 
 def _merged(*values: Any) -> Any:
-    """The first with what the others have; tables within are merged, too."""
+    """The first merged with the others, recursively."""
     made = AttrDict()
     for value in map(_config, values):
         for key, each in value.items():
@@ -85,7 +84,7 @@ _OF_OMEGACONF: dict[str, Callable[..., Any]] = {
 
 
 def _weights_for(*args: Any, **kwargs: Any) -> Any:
-    """Raises TypeError where no module is given that the weights are for: then the result may be the model."""
+    """Raises TypeError if no module is passed for the weights, since the result may then be the model."""
     import torch
 
     if not any(isinstance(each, torch.nn.Module) for each in (*args, *kwargs.values())):
@@ -105,7 +104,8 @@ def _near_multiple(
     min_ratio: float = 0.9,
     round_limit: float | None = None,
 ) -> int:
-    """The nearest multiple, none that is smaller than a part of the value, which timm and mmcv call differently."""
+    """The nearest multiple, but at least a given fraction of the value, whose parameter timm and mmcv name
+    differently."""
     least = min_ratio if round_limit is None else round_limit
     near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
     return near if near >= least * value else near + divisor
@@ -118,7 +118,7 @@ def _copy_attributes(to: Any, origin: Any, include: Any = (), exclude: Any = ())
 
 
 def arguments_of(frame: Any) -> dict[str, Any]:
-    """The arguments of the constructor that this frame is in."""
+    """The arguments of the constructor that runs in this frame."""
     names = inspect.getargvalues(frame)
     keywords = frame.f_code.co_varnames[len(names.args) : len(names.args) + frame.f_code.co_kwonlyargcount]
     given = {name: names.locals[name] for name in (*names.args[1:], *keywords)}
@@ -126,7 +126,7 @@ def arguments_of(frame: Any) -> dict[str, Any]:
 
 
 def _version(text: Any, *_: Any) -> tuple[int, ...]:
-    """The numbers of a version, to be compared with those of another one."""
+    """The numbers of a version, for comparisons."""
     return tuple(map(int, re.findall(r"\d+", str(text))))
 
 

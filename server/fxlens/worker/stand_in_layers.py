@@ -1,5 +1,5 @@
-"""What stands for layers and helpers that many repositories take from timm, mmcv and mmengine, where these are not
-installed: drop path, patch embedding, builders of layers by their configuration, initializers, registries."""
+"""Stand-ins for common layers and helpers of timm, mmcv and mmengine, if these are not installed: drop path, patch
+embedding, builders of layers by their configuration, initializers, registries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TABLE = re.compile(
     r"([A-Z]+_)*(LAYERS|MODELS|BACKBONES|HEADS|NECKS|LOSSES|DETECTORS|SEGMENTORS|CLASSIFIERS|(EN|DE)?CODERS|EXTRACTORS)"
 )
 _OF_INITIALIZERS = re.compile(r"\.(weight_)?init(s|ializers?|ialization)?\.[a-z_]+$")
-"""Functions of a module for nothing else, ``torch_geometric.nn.inits.glorot``."""
+"""Functions of modules with only initializers, ``torch_geometric.nn.inits.glorot``."""
 _INITIALIZER = re.compile(
     rf"(\w+_)?({_KINDS})(_normal|_uniform|_tf)*(_|_init)|c2_(msra|xavier)_fill|"
     r"(\w+_)?init(iali[sz]e)?_(\w+_)?(weights?|bias(es)?|param(eter)?s?)|(\w+_)?(weights?|bias|params?)_init(iali[sz]er)?"
 )
-_OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # others' take and give something else
+_OF_TIMM = ("PatchEmbed", "Mlp", "Attention")  # those of other packages have other signatures
 _NORMS = {
     "BN": "BatchNorm2d", "BN1d": "BatchNorm1d", "BN2d": "BatchNorm2d", "BN3d": "BatchNorm3d", "SyncBN": "SyncBatchNorm",
     "GN": "GroupNorm", "LN": "LayerNorm", "IN": "InstanceNorm2d",
@@ -30,9 +30,9 @@ _SHORT = {"SyncBN": "bn", "LN": "ln", "GN": "gn", "IN": "in"}
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """What a function or class of this dotted name does when it is called; None where that is not known.
+    """The implementation of a function or class of this dotted name; None if unknown.
 
-    Options that are not provided for raise TypeError, AttributeError or KeyError.
+    Unsupported options raise TypeError, AttributeError or KeyError.
     """
     last = name.rpartition(".")[2]
     of_tuple = _TUPLE.fullmatch(last)
@@ -40,15 +40,15 @@ def function(name: str) -> Callable[..., Any] | None:
         count = int(of_tuple[1]) if of_tuple[1] else _COUNTS[of_tuple[2]]
         return lambda value: tuple(value) if _is_row(value) else (value,) * count
     if _INITIALIZER.fullmatch(last) or _OF_INITIALIZERS.search(name):
-        return lambda given=None, *_, **__: given  # no graph depends on the values of weights
+        return lambda given=None, *_, **__: given  # graphs do not depend on the values of weights
     package = name.partition(".")[0]
     own = last in _OF_TIMM if package == "timm" else package.startswith("mm") and last not in _OF_TIMM
     return _known().get(last) if own or last in ("DropPath", "drop_path") else None
 
 
 def registry(name: str) -> Any:
-    """What stands for the class of the registries of mmcv, mmengine, fvcore and detectron2, and for one of them
-    (``UPSAMPLE_LAYERS``), by dotted name; None for every other name."""
+    """The stand-in for the registry class of mmcv, mmengine, fvcore and detectron2, or for one registry
+    (``UPSAMPLE_LAYERS``), by dotted name; None for other names."""
     last = name.rpartition(".")[2]
     if not name.startswith("mm"):
         return _Registry if name.endswith(".registry.Registry") else None
@@ -71,7 +71,7 @@ class _Registry:
         return self._register(name, module)
 
     def register(self, module: Any = None) -> Any:
-        """Decorator, as fvcore has it."""
+        """Decorator, as in fvcore."""
         return self.register_module if module is None else self.register_module(module=module)
 
     def __contains__(self, key: str) -> bool:
@@ -83,14 +83,14 @@ class _Registry:
         return module
 
     def get(self, key: str) -> Any:
-        """The class of this name, here or above; a layer of torch where none has been registered."""
+        """The class of this name, here or in a parent registry; a layer of torch if none is registered."""
         from torch import nn
 
         found = self.module_dict.get(key) or (self.parent.get(key) if isinstance(self.parent, _Registry) else None)
         return found or getattr(nn, key, None)
 
     def build(self, cfg: Mapping[str, Any], *args: Any, default_args: Any = None, **more: Any) -> Any:
-        """An instance.  Raises KeyError for a ``type`` that has not been registered."""
+        """An instance. Raises KeyError for an unregistered ``type``."""
         given = {**(default_args or {}), **cfg, **more}
         kind = given.pop("type")
         made = self.get(kind) if isinstance(kind, str) else kind
@@ -114,7 +114,7 @@ def _known() -> dict[str, Callable[..., Any]]:
     from torch import nn
 
     class DropPath(nn.Module):
-        """Drops whole samples while it is trained."""
+        """Drops whole samples in training."""
 
         def __init__(self, drop_prob: float | None = 0.0, scale_by_keep: bool = True) -> None:
             super().__init__()
@@ -128,7 +128,7 @@ def _known() -> dict[str, Callable[..., Any]]:
             return x * x.new_empty(sizes).bernoulli_(kept) / (kept if self.scale_by_keep and kept else 1.0)
 
     class PatchEmbed(nn.Module):
-        """An image as a row of patches, (B, C, H, W) to (B, N, D)."""
+        """An image as a sequence of patches, (B, C, H, W) to (B, N, D)."""
 
         def __init__(
             self, img_size: Any = 224, patch_size: Any = 16, in_chans: int = 3, embed_dim: int = 768,

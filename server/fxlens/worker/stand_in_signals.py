@@ -1,5 +1,5 @@
-"""What stands for functions of scipy, librosa and torchaudio that give constants of models: windows, filters on the
-scale of mel, the matrix of a cosine transform, polynomials."""
+"""Stand-ins for functions of scipy, librosa, torchaudio and cv2 that compute constants of models: windows, mel filters,
+the matrix of a cosine transform, polynomials, kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """What a function of this dotted name does; None where that is not known."""
+    """The implementation of a function of this dotted name; None if unknown."""
     known = _FUNCTIONS.get(name.partition(".")[0], {})
     return next((each for last, each in known.items() if name.endswith(f".{last}")), None)
 
 
 def _window(window: Any, Nx: int, fftbins: bool = True) -> Any:
-    """Hann's and Hamming's; others, of which only the length counts, are like Hann's."""
+    """Hann and Hamming windows; for others only the length matters, and Hann is used."""
     import numpy as np
 
     at = 2 * np.pi * np.arange(Nx) / (Nx if fftbins else Nx - 1)
@@ -30,7 +30,7 @@ def _kaiser(M: int, beta: float, sym: bool = True) -> Any:
 
 
 def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float = 2.0, **_: Any) -> Any:
-    """A low pass."""
+    """A low-pass filter."""
     import numpy as np
 
     at = np.arange(numtaps) - (numtaps - 1) / 2
@@ -41,8 +41,21 @@ def _firwin(numtaps: int, cutoff: float, *, window: Any = "hamming", fs: float =
     return taps / taps.sum()
 
 
+def _convolve(in1: Any, in2: Any, mode: str = "full", **_: Any) -> Any:
+    """Of any number of dimensions."""
+    import numpy as np
+
+    one, other = np.asarray(in1, float), np.asarray(in2, float)
+    whole = [m + n - 1 for m, n in zip(one.shape, other.shape, strict=True)]
+    axes = range(one.ndim)
+    found = np.fft.irfftn(np.fft.rfftn(one, whole, axes) * np.fft.rfftn(other, whole, axes), whole, axes)
+    valid = [abs(m - n) + 1 for m, n in zip(one.shape, other.shape, strict=True)]
+    sizes = {"same": one.shape, "valid": valid}.get(mode, whole)
+    return found[tuple(slice((m - n) // 2, (m - n) // 2 + n) for m, n in zip(whole, sizes, strict=True))]
+
+
 def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
-    """How likely each ``k`` is."""
+    """The probability of each ``k``."""
     import numpy as np
 
     def one(k: float, n: float, a: float, b: float) -> float:
@@ -55,7 +68,7 @@ def _betabinomial(k: Any, n: Any, a: Any, b: Any) -> Any:
 
 
 def _polynomial(values: str) -> Callable[..., Any]:
-    """One of these, of a degree, at a place; the degree is a whole number."""
+    """An orthogonal polynomial of an integer degree at a point."""
 
     def function(n: Any, x: Any) -> Any:
         from numpy import polynomial
@@ -141,11 +154,26 @@ def _tiny(x: Any) -> Any:
     return np.finfo(kind if np.issubdtype(kind, np.floating) else np.float32).tiny
 
 
+_BINOMIAL = {1: (1.0,), 3: (1.0, 2.0, 1.0), 5: (1.0, 4.0, 6.0, 4.0, 1.0), 7: (2.0, 7.0, 14.0, 18.0, 14.0, 7.0, 2.0)}
+"""Gaussian kernels of cv2 for which no width is given."""
+
+
+def _gaussian_kernel(ksize: int, sigma: float, ktype: Any = None) -> Any:
+    import numpy as np
+
+    width = sigma if sigma > 0 else 0.3 * ((ksize - 1) * 0.5 - 1) + 0.8
+    values = np.exp(-((np.arange(ksize) - (ksize - 1) / 2) ** 2) / (2 * width**2))
+    values = np.array(_BINOMIAL[ksize]) if sigma <= 0 and ksize in _BINOMIAL else values
+    return (values / values.sum())[:, None]
+
+
 _FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy": {
-        "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "betabinom.pmf": _betabinomial,
+        "get_window": _window, "kaiser": _kaiser, "firwin": _firwin, "convolve": _convolve,
+        "betabinom.pmf": _betabinomial,
         "eval_legendre": _polynomial("legval"), "eval_chebyt": _polynomial("chebval"),
     },
     "librosa": {"mel": _mel, "pad_center": _pad_center, "tiny": _tiny, "get_window": _window},
+    "cv2": {"getGaussianKernel": _gaussian_kernel},
     "torchaudio": {"create_dct": _create_dct, "melscale_fbanks": _melscale_fbanks},
 }  # fmt: skip

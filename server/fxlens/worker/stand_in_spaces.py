@@ -1,4 +1,4 @@
-"""What stands for the spaces of gym and gymnasium where neither is installed: policies are constructed from them."""
+"""Stand-ins for the spaces of gym and gymnasium, if neither is installed, since policies are constructed from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GYMS = ("gymnasium", "gym")
 
 
 def stands_for(name: str) -> Any:
-    """The module ``gymnasium.spaces``, or what is in it, for this dotted name; None for everything else."""
+    """The module ``gymnasium.spaces``, or a member of it, for this dotted name; None for others."""
     package, _, inside = name.partition(".")
     if package not in GYMS or not (inside == "Space" or inside.partition(".")[0] == "spaces"):
         return None
@@ -27,7 +27,7 @@ def _module(package: str) -> ModuleType:
     from .placeholders import PlaceholderModule
 
     class Space:
-        """What an environment gives or takes: ``shape`` and ``dtype`` of one value."""
+        """Observations or actions of an environment: ``shape`` and ``dtype`` of one value."""
 
         def __init__(self, shape: tuple[int, ...] | None = None, dtype: Any = None, seed: Any = None) -> None:
             self.shape = None if shape is None else tuple(shape)
@@ -52,7 +52,7 @@ def _module(package: str) -> ModuleType:
             self.n, self.start = int(n), int(start)
 
     class MultiDiscrete(Space):
-        """Several numbers, each one of its own many."""
+        """Several numbers, each with its own range."""
 
         def __init__(self, nvec: Any, dtype: Any = np.int64, seed: Any = None) -> None:
             self.nvec = np.asarray(nvec, dtype)
@@ -85,7 +85,7 @@ def _module(package: str) -> ModuleType:
             return {key: each.sample() for key, each in self.spaces.items()}
 
     class Tuple(Space):
-        """Spaces in a row."""
+        """A tuple of spaces."""
 
         def __init__(self, spaces: Any, seed: Any = None) -> None:
             super().__init__()
@@ -95,7 +95,7 @@ def _module(package: str) -> ModuleType:
             return tuple(each.sample() for each in self.spaces)
 
     def flatdim(space: Any) -> int:
-        """How many numbers a value of the space is when it is one row; each of several choices counts."""
+        """The number of elements of a flattened value of the space; discrete ones count one-hot."""
         inner = getattr(space, "spaces", None)
         if inner is not None:
             return sum(map(flatdim, inner.values() if isinstance(inner, dict) else inner))

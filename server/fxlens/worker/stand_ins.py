@@ -1,5 +1,5 @@
-"""What stands for classes and functions of packages that cannot be imported: bases, layers and process groups that
-their names describe."""
+"""Stand-ins for classes and functions of packages that cannot be imported: bases, layers and process groups, derived
+from their names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BASES = (
 )  # fmt: skip
 _MAKES = re.compile(r"from_|load_from|build|create")
 _OF_LAYERS = ("weight", "bias", "init_weights", "reset_parameters", "stands_for")
-"""What code looks for in each layer of a model."""
+"""Attributes that code looks for in each layer of a model."""
 _COMPUTING = [
     f"__{name}__"
     for name in ("index", "int", "float", "len", "iter", "getitem", "add", "radd", "sub", "rsub", "mul", "rmul",
                  "truediv", "rtruediv", "floordiv", "lt", "gt", "le", "ge")
 ]  # fmt: skip
 _ENTERING = ("BEFORE_WITH", "SETUP_WITH")
-"""What a ``with`` statement begins with: from Python 3.11, and before."""
+"""The first instruction of a ``with`` statement: from Python 3.11 on, and before."""
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _FETCHED = re.compile(r"(torch\.hub\.load|transformers\.\w+\.from_pretrained)\(")
@@ -45,15 +45,15 @@ _SIZES = {
 
 
 class NotInstalled(ImportError):
-    """Code uses something that could not be imported."""
+    """Code used something that could not be imported."""
 
 
 class BaseNotInstalled(AttributeError):
-    """Code uses what a base that could not be imported may have."""
+    """Code used an attribute that a missing base may have."""
 
 
 def lacking(name: str) -> NotInstalled:
-    """What using this dotted name raises."""
+    """The error for using this dotted name."""
     if _FETCHED.match(name):
         return NotInstalled(f"nothing is fetched, and {name} is used here")
     package = name.partition(".")[0]
@@ -63,7 +63,7 @@ def lacking(name: str) -> NotInstalled:
 
 
 def base(name: str) -> type | None:
-    """A base class where the dotted name is one that surely derives from ``torch.nn.Module``, None where it is not."""
+    """A base class if the dotted name surely derives from ``torch.nn.Module``, otherwise None."""
     last = name.rpartition(".")[2]
     if last not in _BASES or is_of_another_framework(name):
         return None
@@ -71,14 +71,14 @@ def base(name: str) -> type | None:
 
 
 def is_of_another_framework(name: str) -> bool:
-    """Whether what this dotted name stands for has nothing to do with torch."""
+    """Whether this dotted name belongs to another framework than torch."""
     return name.partition(".")[0] in OTHER_FRAMEWORKS
 
 
 def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call outside of imports gives: the layer that the name describes, what a helper of this name gives, the
-    only process of its group, an object that nothing can be done with, nothing where nothing uses it.  Raises
-    NotInstalled for other functions."""
+    """The result of a call outside of imports: the layer that the name describes, the result of a known helper, a
+    process group of one, an unusable object, or None if the result is unused. Raises NotInstalled for other functions.
+    """
     last = name.rpartition(".")[2]
     if _ONE.match(last):
         return 1
@@ -97,7 +97,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not any(map(_computes, [*args, *kwargs.values()])):
         frame = sys._getframe(2)
         following = instruction_after(frame.f_code, frame.f_lasti)
-        if following == "POP_TOP":  # a message to a log, a check of versions: nothing uses what it gives
+        if following == "POP_TOP":  # the result is unused: logging, or a version check
             return None
         if following.startswith("FORMAT_"):  # part of a text
             return ""
@@ -107,7 +107,7 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_constructing(frame: Any) -> bool:
-    """Whether this is done for a module's constructor: what it gets may be a part that only a forward needs."""
+    """Whether this is called from a module's constructor: the result may be a part that only a forward needs."""
     import torch
 
     while frame is not None:
@@ -121,7 +121,7 @@ def _is_constructing(frame: Any) -> bool:
 
 
 def _computes(value: Any) -> bool:
-    """Whether a function may change what a graph is by changing this value."""
+    """Whether a function may affect the graph by changing this value."""
     import torch
 
     if isinstance(value, (tuple, set, frozenset)):
@@ -132,7 +132,7 @@ def _computes(value: Any) -> bool:
 
 
 def keeping_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A constructor whose arguments are ``self.config`` afterwards, as ``register_to_config`` of diffusers does it."""
+    """A constructor that stores its arguments in ``self.config``, like ``register_to_config`` of diffusers."""
 
     @functools.wraps(function)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -161,11 +161,11 @@ def _layer(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @functools.cache
 def module_base() -> type:
-    """A subclass of ``torch.nn.Module`` for classes whose base is not there."""
+    """A subclass of ``torch.nn.Module`` for classes with a missing base."""
     from torch import nn
 
     class Base(nn.Module):
-        """Takes any arguments; the first one is the configuration, where there is one."""
+        """Takes any arguments; the first one is the configuration, if there is one."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__()
@@ -189,7 +189,7 @@ def module_base() -> type:
 
         @property
         def device(self) -> Any:
-            """Where its parameters are, as in Lightning."""
+            """The device of its parameters, as in Lightning."""
             import torch
 
             tensor = next(iter(self.parameters()), None)
@@ -200,7 +200,7 @@ def module_base() -> type:
             self.__dict__["_device"] = value
 
         def save_hyperparameters(self, *chosen: Any, ignore: Any = (), **__: Any) -> None:
-            """Keeps the arguments of the constructor that calls it, those of these names, or those given."""
+            """Stores the calling constructor's arguments: those of these names, or the given ones."""
             known = stand_in_helpers.arguments_of(sys._getframe(1))
             for each in chosen:
                 if not isinstance(each, str):
@@ -211,19 +211,19 @@ def module_base() -> type:
             self.__dict__["_hparams_initial"] = AttrDict(self.hparams)
 
         def post_init(self) -> None:
-            """Initializes weights, which no graph depends on."""
+            """Initializes weights, on which graphs do not depend."""
 
         init_weights = post_init
 
         def add_state(self, name: str, default: Any, *_: Any, **__: Any) -> None:
-            """What a metric gathers."""
+            """Adds a state of a metric."""
             setattr(self, name, default)
 
     return Base
 
 
 def _size(value: int, name: str) -> int:
-    """A number that may have been meant as a method, or as one of several."""
+    """A number that can also be called, or indexed."""
 
     class Size(int):
         def __getitem__(self, at: Any) -> Size:
@@ -249,7 +249,7 @@ def _unusable_class() -> type:
             self.stands_for = name
 
         def __getattr__(self, name: str) -> Any:
-            """Sizes, which layers are made of, are what they usually are; all else is as unusable."""
+            """Sizes, which layers are made from, get usual values; everything else is unusable."""
             if name.startswith("_") or name in _OF_LAYERS:
                 return super().__getattr__(name)
             usual = habit(name)
@@ -258,7 +258,7 @@ def _unusable_class() -> type:
             return Unusable(f"{self.stands_for}.{name}")
 
         def children(self) -> Any:
-            """Of those that the user's code asks for nothing is known; torch moves and counts what is there."""
+            """Unknown for user code; torch itself sees the existing children."""
             if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "torch":
                 raise lacking(self.stands_for)
             return super().children()
@@ -267,7 +267,7 @@ def _unusable_class() -> type:
             raise lacking(self.stands_for)
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """``with get_rng_tracker().fork():`` around what a constructor makes changes only random numbers."""
+            """``with get_rng_tracker().fork():`` in a constructor affects only random numbers."""
             frame = sys._getframe(1)
             if _is_constructing(frame) and instruction_after(frame.f_code, frame.f_lasti) in _ENTERING:
                 return contextlib.nullcontext()
@@ -281,5 +281,5 @@ def _unusable_class() -> type:
 
 
 def unusable(name: str) -> Any:
-    """What may be a part of a model, and raises when it is used."""
+    """An object that may be a part of a model, and raises when used."""
     return _unusable_class()(name)

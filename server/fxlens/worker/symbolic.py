@@ -1,10 +1,10 @@
-"""Shapes with dimensions by name: which sizes follow them, found by giving the model other sizes.
+"""Shapes with dimensions by name: which sizes depend on them, found by trying other sizes.
 
-On the traced graph and without data.  Dimensions have the names that the file's ``dynamic_shapes`` give them; those
-that differ between recorded calls have names of their own, and the batch where a setting gives it one.
+Works on the traced graph, without data. Dimensions are named by the file's ``dynamic_shapes``; those that differ
+between recorded calls get generated names, and the batch a name from a setting.
 
-A size that is ``a * batch + b`` (or a fraction) at three sizes is written so; a graph that takes no other size keeps
-its numbers.
+A size that equals ``a * batch + b`` (or a fraction) at three sizes is written so; a graph that accepts no other size
+keeps its numbers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 _FACTORS = (6, 10)
 """Other batches, as multiples of the example's: even, so that halves are exact."""
 _MORE = (2, 4, 3)
-"""Other sizes of other dimensions, beside those that were recorded."""
+"""Other sizes for other dimensions, besides the recorded ones."""
 _NAMES = {
     (1, 0): "L", (2, 1): "L", (3, 1): "L", (3, 2): "L", (4, 2): "H", (4, 3): "W", (5, 2): "T", (5, 3): "H", (5, 4): "W",
 }  # fmt: skip
 """By rank and position."""
 Place = tuple[int, int]
-"""Which tensor of the inputs, and which of its dimensions."""
+"""The index of an input tensor, and of its dimension."""
 
 
 @dataclass(frozen=True)
 class _Symbol:
-    """A dimension with a name: its size in the example, other sizes to try, and what follows it where."""
+    """A dimension with a name: its size in the example, other sizes to try, and the dimensions that depend on it."""
 
     name: str
     places: Mapping[Place, Expression]
@@ -89,15 +89,15 @@ def _leaves(values: Any) -> list[tuple[int, ...]]:
 
 
 def _arguments(report: Any) -> list[str]:
-    """The names of what the graph is called with."""
+    """The names of the graph's arguments."""
     return [str(node.target).lstrip("*") for node in report.graph_module.graph.nodes if node.op == "placeholder"]
 
 
 def _symbols(
     shapes: list[tuple[int, ...]], recorded: list[list[tuple[int, ...]]], batch: str, named: list[dict[int, Size]]
 ) -> Iterator[_Symbol]:
-    """The dimensions that the file names; then those that differ between calls, those together that always have the
-    same size; and the batch."""
+    """The dimensions that the file names; then those that differ between calls, grouped if they always have the same
+    size; and the batch."""
     from fxlib.shapes.derived import Expression
 
     places = {(at, dim): size for at, dims in enumerate(named) for dim, size in dims.items() if dim < len(shapes[at])}
@@ -147,7 +147,7 @@ def _said(root: str, shapes: list[tuple[int, ...]], places: dict[Place, Size]) -
 
 
 def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tuple[int, dict[str, list[int]]]]:
-    """The shapes of all nodes at two other sizes that the graph takes."""
+    """The shapes of all nodes at two other sizes that the graph accepts."""
     count = 0
     for size in symbol.others:
         if count < 2 and (shapes := _shapes(report, values, symbol.places, size)) is not None:
@@ -158,7 +158,7 @@ def _tried(report: Any, values: tuple[Any, ...], symbol: _Symbol) -> Iterator[tu
 def _shapes(
     report: Any, values: tuple[Any, ...], places: Mapping[Place, Expression], other: int
 ) -> dict[str, list[int]] | None:
-    """Every node's shape where these dimensions follow the size ``other``; None where the graph refuses it."""
+    """Every node's shape with these dimensions at the size ``other``; None if the graph rejects it."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -183,7 +183,7 @@ def _shapes(
         propagate(report.graph_module, *pytree.tree_map(resized, tuple(values)))
         metas = {node.name: node.meta.get("tensor_meta") for node in nodes}
     except Exception:
-        # The example's size is part of this graph: it is right to show it.
+        # The graph depends on the example's size, so show it.
         return None
     finally:
         for node, meta in zip(nodes, before, strict=True):
@@ -193,7 +193,7 @@ def _shapes(
 
 
 def _size(sizes: list[int], batches: list[int], name: str) -> int | str:
-    """One size as a function of another, in a few points; ``?`` where no simple function fits."""
+    """One size as a function of another, from a few points; ``?`` if no simple function fits."""
     if len(set(sizes)) == 1:
         return sizes[0]
     slope = Fraction(sizes[1] - sizes[0], batches[1] - batches[0])

@@ -1,5 +1,4 @@
-"""Models that make a tokenizer when they are constructed go without where its file is not here: graphs do not depend on
-what texts are."""
+"""Lets models that construct a tokenizer run without its file, since graphs do not depend on texts."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from .stand_ins import NotInstalled
 
 _NAMES = re.compile("tokenizer|vocab", re.I)
 _FILE = re.compile(r"[/\\]|\.\w+$")
-"""What in a text says that it is the path of a file."""
+"""Characters that mark a string as the path of a file."""
 
 
 def behind(error: BaseException | None) -> type | None:
-    """The tokenizer whose constructor raised this for lack of its file, or of its package; None where none did."""
+    """The tokenizer class whose constructor raised this for lack of its file or package; None if there is none."""
     import torch
 
     for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
@@ -32,7 +31,7 @@ def behind(error: BaseException | None) -> type | None:
 
 
 def _lacks_file(frame: FrameType) -> bool:
-    """Whether an argument of this call is the path of a file that is not there."""
+    """Whether an argument of this call is the path of a missing file."""
     code = frame.f_code
     given = [frame.f_locals.get(name) for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]]
     paths = [each for each in given if isinstance(each, os.PathLike) or (isinstance(each, str) and _FILE.search(each))]
@@ -41,7 +40,7 @@ def _lacks_file(frame: FrameType) -> bool:
 
 @contextlib.contextmanager
 def without(kind: type) -> Iterator[None]:
-    """Objects of this class are made without anything in them; who uses one gets NotInstalled."""
+    """Make objects of this class empty; using one raises NotInstalled."""
 
     def missing(self: Any, name: str) -> Any:
         if name.startswith("__"):
@@ -51,7 +50,7 @@ def without(kind: type) -> Iterator[None]:
     empty = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": missing})
 
     def construct(self: Any, *_: Any, **__: Any) -> None:
-        object.__setattr__(self, "__class__", empty)  # a frozen data class has another one
+        object.__setattr__(self, "__class__", empty)  # a frozen data class overrides __setattr__
 
     init = vars(kind).get("__init__")
     kind.__init__ = construct  # type: ignore[misc]

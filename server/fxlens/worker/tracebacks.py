@@ -1,4 +1,4 @@
-"""Where in the user's file an exception was raised: the span of its innermost expression in a traceback."""
+"""The place in the user's file where an exception was raised: the span of its innermost expression in a traceback."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirna
 
 
 def of_error(error: BaseException, path: str) -> Span | None:
-    """The innermost expression of ``path`` that it came out of, or the call of an endless recursion; None where the
-    file has no part in it."""
+    """The innermost expression of ``path`` in the traceback, or the call that begins the second round of an endless
+    recursion; None if it is not in it."""
     from fxlib.diagnosis.engine.raised import way_of
 
     wanted = key(path)
@@ -45,8 +45,8 @@ def files(traceback: TracebackType | None) -> set[str]:
 
 
 def elsewhere(traceback: TracebackType | None, path: str) -> tuple[str, int] | None:
-    """The innermost line of a file that is neither ``path`` nor a part of Python, where an import of ``path`` failed;
-    None where ``path`` itself failed."""
+    """If an import of ``path`` failed, the innermost line of a file that is neither ``path`` nor part of Python; None
+    if ``path`` itself failed."""
     found: tuple[str, int] | None = None
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
@@ -72,6 +72,6 @@ def of_import(tree: ast.Module, path: str, line: int) -> Span | None:
 
 
 def instruction_after(code: CodeType, offset: int) -> str:
-    """The name of the instruction after the one at ``offset``: ``POP_TOP`` where nothing uses what a call gives."""
+    """The name of the instruction after the one at ``offset``: ``POP_TOP`` if the result of a call is unused."""
     after = (each.opname for each in dis.get_instructions(code) if each.offset > offset)
     return next((name for name in after if name != "CACHE"), "")

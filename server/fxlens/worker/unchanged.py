@@ -1,8 +1,8 @@
-"""Which models of a kept file an edit cannot have changed, so that what was found of them still holds.
+"""Finds the models of a kept file that an edit cannot have changed, so that their results are still valid.
 
-A rehearsal traces the file once more while nothing happens and notes which functions run for each model.  After an
-edit, a model is as it was if none of its functions has changed and the models that hold it give it the same inputs; the
-lines that were said of it may be others.
+A rehearsal traces the file once more when idle and records which functions run for each model. After an edit, a model
+is unchanged if none of its functions has changed and the models that contain it pass it the same inputs; its line
+numbers may differ.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ _WORDS = re.compile(r"[^\W\d]\w*")
 
 
 class Nothing:
-    """Where no rehearsal has noted anything, and none is to."""
+    """For files without a rehearsal."""
 
     def watching(self) -> AbstractContextManager[None]:
-        """Around all of it.  Raises NotKept where user code prevents that anything is noted."""
+        """Entered around the whole trace. Raises NotKept if user code prevents recording."""
         return nullcontext()
 
     def still(self, models: list[targets.Target], own_device: bool) -> set[str]:
-        """The models of which everything holds, whatever becomes of the others."""
+        """The models that are unchanged regardless of the others."""
         return set()
 
     def once(self, name: str) -> Json | None:
-        """What was noted of a model that is as it was if its holders construct and call it as before; None for
-        others."""
+        """The record of a model that is unchanged if the models that contain it construct and call it as before; None
+        for others."""
         return None
 
     def during(self, name: str, building: bool = False) -> AbstractContextManager[None]:
-        """Notes what runs for the model."""
+        """Records what runs for the model."""
         return nullcontext()
 
     def apart(self) -> AbstractContextManager[None]:
-        """Notes nothing for a while: what is called then is compared."""
+        """Pauses recording, for calls that are compared instead."""
         return nullcontext()
 
     def built(self, name: str, module: Any) -> None:
-        """Notes what the model holds."""
+        """Records the model's submodules."""
 
     def called(self, name: str, said: Json) -> None:
-        """Notes how the model was constructed and what it is called with."""
+        """Records how the model was constructed and called."""
 
 
 class Rehearsal(Nothing):
-    """Notes what each model depends on."""
+    """Records the dependencies of each model."""
 
     def __init__(self, path: str, text: str, tree: ast.Module, namespace: ModuleType) -> None:
         isolation.step_back()
@@ -114,7 +114,7 @@ class Rehearsal(Nothing):
         self._noted[name].called = said
 
     def learnt(self, known: frozenset[str]) -> Json:
-        """What `Earlier` is made of; ``known`` are the modules that were there before the file was executed."""
+        """The data for `Earlier`; ``known`` are the modules loaded before the file was executed."""
         files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
         noted = {
             name: {
@@ -136,7 +136,8 @@ class Rehearsal(Nothing):
 
 @dataclass
 class _Noted:
-    """Of one model: what is said of it, the lines of the functions that ran, and of those that ran to construct it."""
+    """The record of one model: its given constructions and inputs, the lines of the functions that ran, and of those
+    that ran to construct it."""
 
     asked: str
     classes: set[str]
@@ -147,7 +148,7 @@ class _Noted:
 
 
 class Earlier(Nothing):
-    """What a rehearsal has noted, seen after an edit."""
+    """The records of a rehearsal, seen after an edit."""
 
     def __init__(self, path: str, learnt: Json, now: moves.Moves, text: str) -> None:
         self._path, self._text, self._text_before = path, text, learnt["text"]
@@ -166,7 +167,7 @@ class Earlier(Nothing):
         looked_at: set[str] = set()
         while again:
             looked_at = again.union(*(self._parts(name, set(known)) for name in again))
-            # What it gives its parts is only known once it is traced.
+            # The inputs of its parts are known only after its trace.
             more = {
                 name for name, each in known.items()
                 if not looked_at.isdisjoint(each["holds"])
@@ -187,7 +188,7 @@ class Earlier(Nothing):
         return not self._now.changed.isdisjoint(before["ran"]) or not self._tellable(said)
 
     def _tellable(self, said: Json) -> bool:
-        """Whether what was said of a model can be told with other lines."""
+        """Whether a model's results can be reused with other line numbers."""
         fixed = {bisect_left(self._ends, line) for line in said["edits"]}
         return (
             self._now.lines.keys() >= set(said["lines"])
@@ -198,11 +199,11 @@ class Earlier(Nothing):
 
     @cached_property
     def _words(self) -> set[str]:
-        """Names that have come or gone."""
+        """Names that were added or removed."""
         return {*_WORDS.findall(self._text_before)} ^ {*_WORDS.findall(self._text)}
 
     def _parts(self, name: str, all_names: set[str]) -> set[str]:
-        """The models that this one may hold."""
+        """The models that this one may contain."""
         before = self._targets.get(name)
         if before is None or not self._now.changed.isdisjoint(before["built"]):
             return all_names
@@ -216,14 +217,14 @@ class Earlier(Nothing):
         }
 
     def _on_line(self, origin: Json) -> Json:
-        """What a record says of an origin, with the line that it is on now."""
+        """An origin in the record, with its current line."""
         return {**origin, "line": self._now.lines.get(origin["line"])} if origin["file"] is None else origin
 
 
 def _asked(
     path: str, models: Iterable[targets.Target], own_device: bool, before: Mapping[int, int] | None = None
 ) -> dict[str, str]:
-    """What the file and others say of its models, as text, with the lines of ``before``."""
+    """The candidates for its models from this file and others, as text, with the lines of ``before``."""
 
     def line(number: int | None) -> Any:
         return number if before is None or number is None else before.get(number)
@@ -248,7 +249,7 @@ def _asked(
 
 
 def earlier(path: str, learnt: Json | None, text: str, parts: list[moves.Part]) -> Earlier | None:
-    """What still holds of a rehearsal; None where too much has changed to say so."""
+    """The part of a rehearsal that is still valid; None if too much has changed."""
     if learnt is None or any(state_of(path) != _state(each) for path, each in learnt["files"].items()):
         return None
     before = learnt["text"]

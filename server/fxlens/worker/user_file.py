@@ -1,4 +1,4 @@
-"""Executes the user's file, with open buffers in place of the files on disk."""
+"""Executes the user's file, with open buffers instead of the files on disk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from . import (
     made_folders,
     main_block,
     obstacles,
+    programs,
     script_arguments,
-    shell_commands,
+    stacks,
     text_warnings,
 )
 from .errors import text_of
@@ -50,10 +51,10 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         self._text = text
         self._tree = tree
         self.code: Any = None
-        """What was executed."""
+        """The executed code."""
 
     def renew(self, text: str, tree: ast.Module | None) -> None:
-        """The module's text is this one from now on; nothing is executed."""
+        """Replaces the module's text without executing it."""
         self._text, self._tree = text, tree
 
     def get_source(self, fullname: str) -> str:
@@ -66,7 +67,7 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
 
 
 class SameModule(importlib.abc.Loader):
-    """Gives a module that is there already under another name."""
+    """Provides an existing module under another name."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -81,7 +82,7 @@ class SameModule(importlib.abc.Loader):
 class OverlayFinder(importlib.abc.MetaPathFinder):
     """Finds modules whose file is open in the editor, also ones that were never saved.
 
-    ``missing`` are the files that an import of a file below ``roots`` looked for in vain, as in ``try: import extras``.
+    ``missing`` are files that an import below ``roots`` looked for but did not find, as in ``try: import extras``.
     """
 
     def __init__(self, overlays: dict[str, str]) -> None:
@@ -90,18 +91,18 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.roots: list[str] = []
         self.missing: dict[str, set[str]] = {}
         self.folders: dict[str, str] = {}
-        """Packages that Python would not find, by name: without an ``__init__``, or under a name of ours."""
+        """Packages that Python would not find, by name: without an ``__init__``, or under a name that we chose."""
         self.executed: dict[str, ModuleType] = {}
-        """The module of the user's file once it is complete: other files that import it get the same classes, whatever
-        they call it."""
+        """The module of the user's file once it is complete: other files that import it, by any name, get the same
+        classes."""
         self.bare: set[str] = set()
-        """Packages that go without their ``__init__``."""
+        """Packages whose ``__init__`` is left out."""
         self.shortened: dict[str, set[str]] = {}
-        """Files that go without the statements that raise, and the names that these bind; the rest is in `trees`."""
+        """Files without their failing statements, and the names that these would bind; the rest is in `trees`."""
         self.first: set[str] = set()
         """Modules that were imported before the user's file, since the two import each other."""
         self.failing: dict[str, PlaceholderFinder] = {}
-        """Installed modules that cannot be imported themselves, and who makes placeholders for them."""
+        """Installed modules that cannot be imported, and the maker of placeholders for them."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname in self.failing:
@@ -135,13 +136,13 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return None
 
     def _is_empty(self, spec: Any) -> bool:
-        """Whether a package is an empty folder of the workspace: that of a git submodule that was not fetched."""
+        """Whether a package is an empty folder of the workspace: such as a git submodule that was not fetched."""
         folders = list(spec.submodule_search_locations or ())
         inside = all(any(is_inside(folder, root) for root in self.roots) for folder in folders)
         return bool(folders) and inside and not any(map(os.listdir, folders))
 
     def _of_user(self, name: str, path: str) -> Any:
-        """What stands for a file that is open or executed already, None for others."""
+        """The spec of a file that is open or already executed, None for others."""
         place = key(path)
         if place in self.executed:
             return importlib.machinery.ModuleSpec(name, SameModule(self.executed[place]))
@@ -151,13 +152,13 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return self._spec(name, path, overlay[1]) if overlay else None
 
     def _beside(self, name: str, asking: str) -> Any:
-        """A module in the folder of the file that asks, or above: programs add folders of theirs to ``sys.path``."""
+        """A module in the folder of the importing file, or above, since programs add such folders to ``sys.path``."""
         folder = os.path.dirname(os.path.abspath(asking))
         while any(is_inside(folder, root) for root in self.roots):
             spec = importlib.machinery.PathFinder.find_spec(name, [folder])
             if spec is not None and (spec.origin or any(map(_has_code, spec.submodule_search_locations or ()))):
                 around = [each for each in spec.submodule_search_locations or () if is_inside(asking, each)]
-                # `ops/triton/layer_norm.py` that imports triton does not mean its own folder.
+                # `ops/triton/layer_norm.py` does not mean its own folder by `import triton`.
                 return spec if not around or imports.are_there(name, around[0], asking) else None
             if os.path.dirname(folder) == folder:
                 break
@@ -165,7 +166,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return None
 
     def _of_folder(self, name: str, path: Any) -> Any:
-        """Where an installed package has the same name, that one has the modules that the folder has not."""
+        """If an installed package has the same name, it provides the modules that the folder lacks."""
         folder = self.folders[name]
         init = os.path.join(folder, "__init__.py")
         if os.path.isfile(init) and name not in self.bare:
@@ -183,7 +184,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
 
 
 def executed(path: str, tree: ast.Module) -> ast.Module:
-    """What is run of a file to have its classes: all of it, but of a notebook's cells only what defines something."""
+    """The part of a file to execute for its classes: all of it; for a notebook only definitions."""
     return definitions.only(tree) if is_notebook(path) else tree
 
 
@@ -198,12 +199,11 @@ def load(
     """The module that ``path`` would be, executed from ``text``.
 
     Relative imports work, also in folders without an ``__init__``; the file's own folder (or its package's parent), the
-    workspace folder and its ``src`` are on ``sys.path``; what is not found there is looked for beside the file that
-    imports it.  Placeholders stand for modules that are missing, and a
-    package of the workspace whose ``__init__`` raises goes without it; ``replaced`` is told.
-    A script that raises for lack of data, a device or arguments gives the classes that it defines.
-    ``tree`` is the parsed text, where the caller has it.  Whatever else the user's code raises is raised,
-    ``SystemExit`` included.
+    workspace folder and its ``src`` are on ``sys.path``; modules not found there are searched next to the importing
+    file. Missing modules are replaced by placeholders, and a failing ``__init__`` of a workspace package is left out;
+    ``replaced`` records this. A script that raises for lack of data, a device or arguments still gives the classes that
+    it defines. ``tree`` is the parsed text, if the caller has it. Other exceptions of user code are raised, including
+    ``SystemExit``.
     """
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
@@ -222,8 +222,9 @@ def load(
     packages, known = 0, frozenset(sys.modules)
     none_required = script_arguments.none_required(path)
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
-    none_started = shell_commands.none_started()
-    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, none_started, _keeping_modules():
+    programs.turn_off()
+    stacks.make_quick()
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
@@ -231,14 +232,14 @@ def load(
                 return module
             except (Exception, SystemExit) as error:
                 if left and _TOO_HIGH.search(text_of(error)) and isinstance(error, ImportError):
-                    # A module that this one imports goes further up than it does itself.
+                    # A module imported by this one searches further up than this one.
                     packages = max(packages, name.count(".")) + 1
                     before, name = name, _place(finder, path, text, folder, packages)
                     placeholders.look_below(finder.roots)
                     if name != before:
                         continue
                 if left < _MOST_TRIES - 1 and left and _TWICE.search(str(error)) and _forget(finder, known):
-                    continue  # an earlier try has filled a registry
+                    continue  # an earlier attempt has filled a registry
                 if (
                     left
                     and isinstance(error, Exception)
@@ -259,7 +260,8 @@ def load(
 
 
 def _forget(finder: OverlayFinder, known: frozenset[str]) -> bool:
-    """Has the workspace's modules that are not among the known ones imported anew.  Whether there are any."""
+    """Forgets workspace modules that are not ``known``, so that they are imported again. Returns whether there were
+    any."""
     files = {name: getattr(sys.modules[name], "__file__", None) for name in sys.modules if name not in known}
     own = [
         name
@@ -273,7 +275,7 @@ def _forget(finder: OverlayFinder, known: frozenset[str]) -> bool:
 
 @contextlib.contextmanager
 def _keeping_modules() -> Iterator[None]:
-    """Modules that are there stay: the configuration of a documentation puts mocks in their place."""
+    """Restores loaded modules, since a documentation's configuration may replace them by mocks."""
     before = dict(sys.modules)
     try:
         yield
@@ -288,7 +290,7 @@ def _has_code(folder: str) -> bool:
 
 
 def _place(finder: OverlayFinder, path: str, text: str, folder: str | None, packages: int = 0) -> str:
-    """Makes the file importable, and gives the name that it is imported by."""
+    """Makes the file importable, and returns its import name."""
     name, root = import_name(path, text, packages)
     extra = [root]
     if folder:
@@ -337,11 +339,10 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
 
 
 def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
-    """What was imported beside the modules in ``known``: files of the workspace, and installed modules in the order of
-    their import.
+    """Imports besides the modules in ``known``: files of the workspace, and installed modules in import order.
 
-    When one of the files changes, the result is out of date, also where it is not there yet: an import may have looked
-    for it in vain. The modules are worth importing before the next job.
+    When one of the files changes, or is created if an import looked for it, the result is out of date. The modules are
+    worth importing before the next job.
     """
     finder = next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
     files, packages = set(), []
@@ -362,7 +363,7 @@ def _is_missing(name: str) -> bool:
 
 
 def _asking() -> str | None:
-    """The file whose import statement, or call of importlib, is looking for a module."""
+    """The file whose import statement, or call of importlib, is running."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -373,7 +374,7 @@ def _asking() -> str | None:
 
 
 def loader(job: Job) -> Callable[[str, dict[str, str]], ModuleType]:
-    """``load(path, texts)``: the file executed with these texts over what the job was given."""
+    """``load(path, texts)``: executes the file with these texts in addition to the job's."""
 
     def load_file(path: str, texts: dict[str, str]) -> ModuleType:
         merged = {**job.overlays, job.path: job.text, **texts}

@@ -1,7 +1,6 @@
-"""Traces a small model on meta before the first fork, so that every job begins with warm caches.
+"""Traces a small model on meta before the first fork, so that every job starts with warm caches.
 
-Only meta tensors are made: no operator computes, no thread is started, so that a
-fork stays safe.
+Only meta tensors are used: no operator computes and no thread starts, so forking stays safe.
 """
 
 from __future__ import annotations

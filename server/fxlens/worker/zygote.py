@@ -1,16 +1,15 @@
 """The first file of a worker process: imports torch and fxlib, then serves.
 
 Started as a script by the user's interpreter: ``python zygote.py fork|spare <fds> <fxlens> <fxlib> <jobs>``, the last
-three being folders: two of packages, one of temporary files.  With ``fork`` it forks a process for each job
-(``forking``); with ``spare``, for systems where a fork with torch is not safe, it does one job itself and ends.
+three being folders: two of packages, one of temporary files. With ``fork`` it forks a process for each job
+(``forking``); with ``spare``, for systems where forking with torch is not safe, it runs one job itself and ends.
 
-The folders need not be on the user's path, and no name but ``fxlens`` and ``fxlib`` is added to what user code can
-import.
+The folders need not be on the user's path, and user code can import only ``fxlens`` and ``fxlib`` in addition.
 """
 
 import sys
 
-# As a script, the folder of this file comes first on the path, with names like "job" that belong to the user.
+# As a script, the folder of this file comes first on the path, where names like "job" would shadow the user's.
 if __name__ == "__main__":
     sys.path.pop(0)
 
@@ -35,9 +34,9 @@ def load_package(name: str, folder: str) -> None:
 
 
 def preload() -> dict:
-    """Imports what every job needs; says what is there, or what is wrong in ``"error"``."""
+    """Imports what every job needs; returns a description, or the problem in ``"error"``."""
     hello = {"python": "{}.{}.{}".format(*sys.version_info[:3]), "executable": sys.executable, "torch": None}
-    gc.disable()  # nearly all that is made here stays: a quarter of the time would go into looking for what does not
+    gc.disable()  # nearly everything made here is permanent; collections would take a quarter of the time
     importlib.import_module("fxlens.worker.network").turn_off()
     try:
         import torch
@@ -59,7 +58,7 @@ def preload() -> dict:
             importlib.import_module(name)
         except Exception as error:
             return {**hello, "error": f"{name} cannot be imported in {sys.executable}: {type(error).__name__}: {error}"}
-    # What stands for packages that are not installed is no code of the user's.
+    # Stand-ins for missing packages are not user code.
     importlib.import_module("fxlib.ir.span").hide(os.path.dirname(os.path.dirname(__file__)))
     compiler = importlib.import_module("fxlens.worker.compiler")
     if os.environ.pop("FXLENS_COMPILER", "") != "on" or not compiler.imported():
@@ -81,10 +80,10 @@ def main(arguments: list) -> None:
     from fxlens.ipc import protocol
     from fxlens.worker import guardian
 
-    # The import of torch takes seconds, or for ever: until it is over nobody else sees that the server went.
+    # Importing torch takes seconds, or forever; until then nothing else notices the end of the server.
     guard = guardian.during_import(fds[0], jobs_folder) if mode == "fork" else None
 
-    # The package runs code when loaded, fxlib most of all: preload() catches what that raises.
+    # Loading a package runs code, mostly fxlib's; preload() catches its errors.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
     from fxlens.worker import forking, process
 
@@ -98,7 +97,7 @@ def main(arguments: list) -> None:
         try:
             hello = {**preload(), "protocol": protocol.VERSION}
             process.run_job(*channel, 2, stacks, hello=hello, folder=folder, guarded=bool(fds))
-        except BrokenPipeError:  # the server went
+        except BrokenPipeError:  # the server has ended
             from fxlens.ipc import temporary
 
             temporary.remove(temporary.ours(folder))
@@ -114,10 +113,11 @@ def main(arguments: list) -> None:
         guardian.dismiss(guard)
     try:
         zygote.say({"hello": hello})
-    except OSError:  # the server went while torch was imported
+    except OSError:  # the server ended while torch was imported
         zygote.end_all()
-        return
-    zygote.serve()
+    else:
+        zygote.serve()
+    _exit(0)  # torch's own end takes a third of a second: it takes each of its operators apart
 
 
 class _Located:

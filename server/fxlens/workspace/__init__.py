@@ -1,1 +1,1 @@
-"""The open documents of a language server: when each is traced, and what is known of it.  No LSP in it."""
+"""The open documents of a language server: when each is traced, and its results. No LSP in it."""

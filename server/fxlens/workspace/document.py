@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fxlens.jobs.fix_all import Fixed
+from fxlens.jobs.names import Names
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import files, positions
@@ -27,23 +28,23 @@ _MOST_CAPTURED = 40
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
-_OUTSIDE = re.compile(r"[^\s#)\]}]")  # begins a statement at module level
+_OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
 
 @dataclass
 class Fixing:
-    """All fixes of a text being applied, for those who wait."""
+    """The running computation of all fixes of a text, shared by waiting requests."""
 
     of: tuple[str, Sequence[int]]
-    """The text, and the parts of it that are changed each by itself."""
+    """The text, and the parts of it that are fixed separately."""
     task: asyncio.Task[Fixed]
     waiting: int = 0
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment by the monotonic clock, and as `sources.files.changed_since` has it."""
+    """A time by the monotonic clock, and in the form of `sources.files.changed_since`."""
 
     clock: float
     of_files: int
@@ -55,7 +56,7 @@ class Moment:
 
 @dataclass
 class Document:
-    """Its tasks are the session's; everything else is what is known of the file."""
+    """Its tasks belong to the session; everything else is knowledge about the file."""
 
     uri: str
     path: str
@@ -64,32 +65,32 @@ class Document:
     version: int | None
     saved: bool = True
     broken: Sequence[Finding] = ()
-    """Syntax errors of a notebook's cells, most of which are left out of its text."""
+    """Syntax errors of a notebook's cells, most of which are commented out in its text."""
     record: Record | None = None
     """The last good record, with the text it belongs to."""
     record_text: str = ""
     record_version: int | None = None
     judged: tuple[Record, str] | None = None
-    """What the trace under way says of the classes that are judged so far, with its text."""
+    """Results of the running trace for the classes judged so far, with its text."""
     record_began: Moment | None = None
     """When its trace began."""
     edited: float = 0.0
-    """When the text became another one than before, or than the file's, by the monotonic clock."""
+    """When the text was last changed, by the monotonic clock."""
     reached: frozenset[str] = frozenset()
     """Keys of the files that the record's nodes come from."""
     diagnosed: int | None = None
-    """The version whose findings are out while its graphs are still on the way."""
+    """The version whose findings are published while its graphs are still missing."""
     took: float | None = None
-    """Seconds from the beginning of its last trace to the findings."""
+    """Seconds from the start of its last trace to the findings."""
     asked: bool = False
-    """Traced by a command: for a library's file, which is not traced by itself."""
+    """Traced by a command: for a library's file, which is not traced automatically."""
     shown: list[Finding] = field(default_factory=list)
-    """What is shown now, with the text, the version and the record that it was made from."""
+    """The shown findings, with their text, version and record."""
     shown_text: str = ""
     shown_version: int | None = None
     shown_record: Record | None = None
     ahead: list[Finding] = field(default_factory=list)
-    """What reading has found in the present text, shown until a trace of it shows more."""
+    """Findings from reading the current text, shown until its trace."""
     ahead_version: int | None = None
     task: asyncio.Task | None = None
     verifying: asyncio.Task | None = None
@@ -97,31 +98,33 @@ class Document:
     lowering: asyncio.Task | None = None
     capturing: asyncio.Task | None = None
     proving: asyncio.Task | None = None
-    """Checks the fixes of what ``capturing`` found."""
+    """Checks the fixes of findings from ``capturing``."""
+    naming: tuple[Moment | None, dict[str, asyncio.Task[Names]]] = field(default_factory=lambda: (None, {}))
+    """Of the trace that began then: what the names in its models hold, for those that somebody has asked about."""
     fixing: Fixing | None = None
     fixes_awaited: int = 0
-    """How many requests wait for all fixes: meanwhile nothing is added to the problems of a text (``held``)."""
+    """The number of requests waiting for all fixes: meanwhile no findings are added to those shown (``held``)."""
     held: bool = False
     said_version: int | None = None
-    """The version whose problems the client has, as far as they were known."""
+    """The version whose diagnostics the client has received."""
     captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
-    """What captures other than torch.fx do with its models, by name and the digest of what was asked about: the last
-    answers, so that undoing an edit asks nothing."""
+    """Results of captures other than torch.fx for its models, by name and request digest: the last ones are kept, so
+    that undoing an edit needs no new run."""
     saved_by_user: bool = False
     """Saved since the last edit."""
     line: int | None = None
-    """The line (from 0) that the user is at, or was last: their last edit, or where the client says."""
+    """The user's line (from 0): that of the last edit, or as reported by the client."""
     finishing: asyncio.Task | None = None
-    """A trace of an earlier text that is about to give its graphs."""
+    """A trace of an earlier text whose graphs are still to come."""
     learning: asyncio.Task | None = None
     to_learn: bool = False
-    """Something has changed since the rest of the workspace was asked last."""
+    """Whether something has changed since the workspace was last queried."""
     known: dict[str, Known] | None = None
-    """What the rest of the workspace says of its classes; None before anybody was asked."""
+    """The workspace's knowledge of its classes; None before the first query."""
     parts: Mapping[str, Part] = field(default_factory=dict)
-    """Which part each of its classes plays, as it is shown."""
+    """The part of each of its classes, as shown."""
     changed_meanwhile: set[str] = field(default_factory=set)
-    """Other files that changed while it was traced, of which no record says yet whether they matter."""
+    """Other files that changed during its trace; whether they matter is known only from the record."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
     _lines: tuple[str | None, list[str]] = (None, [])
@@ -139,7 +142,7 @@ class Document:
         return self._lines[1]
 
     def edit(self, text: str, version: int | None, broken: Sequence[Finding] = ()) -> int | None:
-        """Takes the new text; the line (from 0) where it begins to differ."""
+        """Sets the new text; returns the first line (from 0) that differs."""
         new = _without_mark(text)
         self.broken = broken
         edited = positions.first_difference(self.text, new)
@@ -152,19 +155,23 @@ class Document:
         self.judged = None
         self.reached = source_nodes.files(record)
 
+    def stop_naming(self) -> None:
+        for task in self.naming[1].values():
+            task.cancel()
+
     def checks(self, capture: str) -> bool:
-        """Whether fixes for a capture are being checked, or will be: those for captures other than torch.fx once all
-        captures have answered."""
+        """Whether fixes for a capture are being checked, or will be: for captures other than torch.fx, once all have
+        answered."""
         tasks = (self.task, self.verifying) if capture == "fx" else (self.task, self.capturing, self.proving)
         return any(task is not None and not task.done() for task in tasks)
 
     def forget(self) -> None:
-        """No view of it shows anything any more."""
+        """Clears everything that views show."""
         self.record, self.record_text, self.record_version, self.judged = None, "", None, None
         self.reached = frozenset()
 
     def play(self, parts: Mapping[str, Part]) -> bool:
-        """The parts that its classes play from now on; whether that is new."""
+        """Sets the parts of its classes; returns whether they have changed."""
         if parts == self.parts:
             return False
         self.parts = parts
@@ -175,7 +182,7 @@ class Document:
         return True
 
     def lay_over(self, over: Callable[[Record], Record]) -> Record | None:
-        """A job on the last trace has found more: that is known of its record now, and shown."""
+        """Adds results of a later job to the record and to the shown findings."""
         before = self.shown_record
         if before is None:
             return None
@@ -186,8 +193,8 @@ class Document:
         return overlaid
 
     def note(self, found: list[Finding], record: Record | None) -> bool:
-        """Takes findings, and what a record says of lines that were not reached, for what is shown; false where the
-        trace under way has shown the same before its graphs."""
+        """Sets the shown findings and unreached lines; returns false if the running trace has already shown the
+        same."""
         same = record is not None and self.diagnosed is not None and self.diagnosed == self.shown_version
         same = same and self.shown == found and _untaken(self.shown_record) == _untaken(record)
         self.shown, self.shown_text, self.ahead = found, self.text, []
@@ -199,7 +206,7 @@ class Document:
         ``Net.Block``."""
         lines = self.lines
         inside: list[tuple[str, int]] = []
-        least = sys.maxsize  # what begins as far to the right does not hold the line
+        least = sys.maxsize  # statements indented this far do not contain the line
         for number in range(min(line, len(lines) - 1), -1, -1):
             match = _CLASS.match(lines[number])
             if match is not None and (len(match[1]) < least or not match[1]):
@@ -211,12 +218,12 @@ class Document:
             if (head := _HEAD.match(lines[number])) or (number == line and lines[number].strip()):
                 indent = len(lines[number]) - len(lines[number].lstrip())
                 if head is not None and head[1] == "def" and indent < least:
-                    inside.clear()  # classes that a function defines
+                    inside.clear()  # classes inside a function
                 least = min(least, indent)
         return None
 
     def _has_forward(self, line: int) -> bool:
-        """Whether the class that begins in a line defines one itself."""
+        """Whether the class that starts on a line defines a forward itself."""
         head = len(self.lines[line]) - len(self.lines[line].lstrip())
         body: int | None = None
         for each in self.lines[line + 1 :]:
@@ -229,7 +236,7 @@ class Document:
         return False
 
     def remember(self, digest: str, found: Mapping[str, Captured]) -> None:
-        """Keeps what the captures do with models, by name."""
+        """Keeps the results of captures for models, by name."""
         for name, captured in found.items():
             self.captured.pop((name, digest), None)
             self.captured[name, digest] = captured
@@ -237,14 +244,13 @@ class Document:
             del self.captured[oldest]
 
     def class_here(self) -> str | None:
-        """The class that the user is in, or was last."""
+        """The class at the user's current or last line."""
         if self._class_here[:2] != (self.line, self.text):
             self._class_here = self.line, self.text, None if self.line is None else self.class_at(self.line)
         return self._class_here[2]
 
     def line_of_record(self, line: int) -> int | None:
-        """The line (from 1) of the record's text that this line (from 0) was; None where it is new or nothing is
-        known."""
+        """The line (from 1) in the record's text for this line (from 0); None if it is new or there is no record."""
         if self.record is None:
             return None
         if self.record_text == self.text:
@@ -252,7 +258,7 @@ class Document:
         return positions.moved_lines(self.lines, positions.lines_of(self.record_text)).get(line + 1)
 
     def moved(self) -> list[Finding]:
-        """The findings shown last, where their lines have not been edited since."""
+        """The findings shown last whose lines have not been edited since."""
         moved = positions.moved_lines(positions.lines_of(self.shown_text), self.lines)
         kept: list[Finding] = []
         for finding in self.shown:
@@ -265,11 +271,11 @@ class Document:
 
     @property
     def is_long(self) -> bool:
-        """Whether the text is too long to be parsed while others wait."""
+        """Whether the text is too long to be parsed in the event loop."""
         return len(self.text) > LONG
 
     def without_running(self) -> list[Finding]:
-        """What reading alone finds; nothing in a text that is too long."""
+        """Findings from reading alone; none for a text that is too long."""
         if self.is_long:
             return []
         problem = syntax_problem(self.text, self.path)
@@ -278,8 +284,8 @@ class Document:
         return read(self.text, self.path)
 
     def read_only(self, targets: Collection[str] | None = None, most: int = LONG) -> list[Finding]:
-        """What reading finds, in some classes or all, on the lines that no trace has seen as they are; nothing in a
-        text of more than ``most`` characters."""
+        """Findings from reading, in some classes or all, on lines that differ from the last trace; none for a text of
+        more than ``most`` characters."""
         if len(self.text) > most:
             return []
         traced: set[int] = set()
@@ -289,7 +295,7 @@ class Document:
         return [each for each in found if each["span"] and each["span"]["line"] not in traced]
 
     def count_crash(self, found: list[Finding], digest: str) -> None:
-        """Once for each version: how often this text has ended its process."""
+        """Counts, once for each version, how often this text has crashed its process."""
         if self.counted_version != self.version and any(each["code"] in FATAL for each in found):
             self.counted_version = self.version
             self.crashes = {digest: self.crashes.get(digest, 0) + 1}
@@ -299,7 +305,7 @@ class Document:
         self.counted_version = None
 
     def left_alone(self, digest: str | None = None) -> bool:
-        """Whether this text, or any, has ended so many processes that it is not tried again."""
+        """Whether this text, or the document in general, has crashed so many processes that it is not tried again."""
         return (self.crashes.get(digest, 0) if digest else max(self.crashes.values(), default=0)) >= _MAX_CRASHES
 
 
@@ -308,7 +314,7 @@ def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
 
 
 def read(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:
-    """What reading a text finds, or only in some of its classes."""
+    """Findings from reading a text, or only in some of its classes."""
     syntax = importlib.import_module("fxlens.syntax")
     return syntax.analyse(text, path, targets)
 
@@ -322,12 +328,12 @@ def said_left_alone(finding: Finding) -> Finding:
 
 
 def is_library(path: str, folder: str | None) -> bool:
-    """Whether a file is installed, rather than the user's: the user would not fix its problems."""
+    """Whether a file is installed, so that the user would not fix its problems."""
     inside = path[len(folder) :] if folder and path.startswith(os.path.join(folder, "")) else path
     return bool(_LIBRARY.search(inside.replace(os.sep, "/")))
 
 
 def _without_mark(text: str) -> str:
-    """A byte order mark that the client left in front becomes a form feed, which Python skips. Lines of IPython
-    become comments. Columns stay."""
+    """The text for Python: a byte-order mark becomes a form feed, which Python skips, and IPython lines become
+    comments. Columns are kept."""
     return without_magics(f"\x0c{text[1:]}" if text.startswith("\ufeff") else text)

@@ -1,5 +1,5 @@
-"""What surrounds the documents of each folder: its settings, its project's configuration, and the pool of workers that
-runs its models."""
+"""The environment of each folder's documents: settings, project configuration, and the pool of workers that runs its
+models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Environment:
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
         self.edited: dict[str, float] = {}
-        """When these became others, by the monotonic clock."""
+        """When these last changed, by the monotonic clock."""
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[str, Project] = {}
@@ -45,7 +45,8 @@ class Environment:
         return self._settings.get(folder, self._settings[None])
 
     def set_settings(self, settings: dict[str | None, Settings]) -> str:
-        """Whether with them ``nothing``, only what is ``shown`` of records, or the ``records`` themselves change."""
+        """Applies settings; returns whether they change ``nothing``, only what is ``shown`` of records, or the
+        ``records`` themselves."""
         before, self._settings = self._settings, settings
         if settings == before:
             return "nothing"
@@ -55,19 +56,20 @@ class Environment:
         return "records"
 
     def project(self, folder: str | None, path: str) -> Project:
-        """The configuration for a file: the nearest one above it within its folder, or beside it where it has none."""
+        """The configuration for a file: the nearest one above it within its folder, or next to it if it is in no
+        folder."""
         here = os.path.dirname(path)
         if here not in self._projects:
             self._keep(here, Project.read(here, self.configuration, _top(folder, here)))
         return self._projects[here]
 
     async def read_project(self, folder: str | None, path: str) -> None:
-        """So that `project` need not read, which lets nothing else happen meanwhile."""
+        """Reads configurations in a thread, so that `project` does not block the event loop."""
         here = os.path.dirname(path)
         while here not in self._projects:
             if here not in self._reading:
                 self._reading[here] = asyncio.get_running_loop().create_task(self._read_project(here, folder))
-            await asyncio.shield(self._reading[here])  # an edit cancels who waits
+            await asyncio.shield(self._reading[here])  # an edit cancels the waiting task
 
     async def _read_project(self, here: str, folder: str | None) -> None:
         projects = self._projects
@@ -75,7 +77,7 @@ class Environment:
             project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
         finally:
             del self._reading[here]
-        if projects is self._projects:  # nothing has changed meanwhile
+        if projects is self._projects:  # nothing has changed since
             self._keep(here, project)
 
     def _keep(self, here: str, project: Project) -> None:
@@ -92,7 +94,7 @@ class Environment:
         return self.configurations.get(key(path))
 
     def open_configuration(self, path: str, text: str | None) -> bool:
-        """A configuration is open with this text, or closed (None); whether that changes what it says."""
+        """A configuration was opened with this text, or closed (None); returns whether its content changes."""
         before = self.configurations.get(key(path), read_text(path))
         if text is None:
             self.configurations.pop(key(path), None)
@@ -104,7 +106,7 @@ class Environment:
         return text != before
 
     def selection(self, folder: str | None, path: str) -> Selection:
-        """Which findings of a file are shown, and how severe they are."""
+        """Which findings of a file are shown, and with which severity."""
         settings, project = self.settings(folder), self.project(folder, path)
         return Selection(
             select=settings.select or project.select,
@@ -118,7 +120,7 @@ class Environment:
         return Launch(find_python(settings.python, folder), folder, settings.worker)
 
     def interpreter(self, folder: str | None) -> str:
-        """The interpreter of a folder, and why it is that one, in a line."""
+        """The interpreter of a folder, and the reason for it, on one line."""
         settings = self.settings(folder)
         python, why = choose_python(settings.python, folder)
         return f"{python} ({settings.pythonFrom or why})"
@@ -136,7 +138,7 @@ class Environment:
         return pool
 
     def knowledge(self, folder: str | None) -> Knowledge | None:
-        """What is known of a workspace folder beside its open documents."""
+        """Knowledge of a workspace folder besides its open documents."""
         if folder is None or self._closed:
             return None
         if folder not in self._knowledge:
@@ -144,14 +146,14 @@ class Environment:
         return self._knowledge[folder]
 
     def changed(self, path: str, text: str | None) -> None:
-        """A file has changed in the editor, or on disk (None)."""
+        """Handles a change of a file in the editor, or on disk (None)."""
         for each in self._knowledge.values():
             each.update(path, text)
 
     def leave_but(self, folders: set[str | None]) -> list[Pool | Knowledge]:
-        """What is to be closed: the pools that neither these folders nor the workspace's use any more, or use with
-        another number of jobs, and the indexes of folders that are gone."""
-        # Settings are there for each folder of the workspace.
+        """Returns what to close: pools that no folder uses any more, or uses with another number of jobs, and indexes
+        of removed folders."""
+        # Every workspace folder has settings.
         wanted = {self.launch(folder) for folder in {*folders, *self._settings}}
         ended = [
             launch
@@ -162,7 +164,7 @@ class Environment:
         return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
 
     async def close(self) -> None:
-        """For good: what asks later, such as a task that has just been woken, starts nothing."""
+        """Closes for good: later requests, such as from a task that has just been woken, start nothing."""
         self._closed = True
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
@@ -190,12 +192,12 @@ class Environment:
 
 
 def _top(folder: str | None, here: str) -> str:
-    """The folder above which no configuration counts for the files ``here``."""
+    """The folder above which no configuration applies to the files ``here``."""
     return folder if folder and is_within(here, [folder]) else here
 
 
 def _but_shown(settings: dict[str | None, Settings]) -> dict[str | None, Settings]:
-    """The settings without those that only choose what is shown of a record."""
+    """The settings without those that only affect what is shown of a record."""
     shown = Settings()
     same: dict[str, Any] = {
         name: getattr(shown, name) for name in ("shapes", "shapesLength", "scope", "watch", "pythonFrom")

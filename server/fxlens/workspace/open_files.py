@@ -1,4 +1,4 @@
-"""What is open in the editor, and what each job on it is given."""
+"""The documents open in the editor, and the requests for jobs on them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class OpenFiles:
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
         self.here: Document | None = None
-        """The one that the user is in: the one they edited last, or that the client names."""
+        """The user's current document: the last one edited, or the one named by the client."""
 
     def at(self, path: str) -> Document | None:
         wanted = key(path)
         return next((each for each in list(self.documents.values()) if key(each.path) == wanted), None)
 
     def text_of(self, path: str) -> str | None:
-        """The text of a file as it is now: in the editor where it is open there, else on disk."""
+        """The text of a file as it is now: in the editor if it is open there, otherwise on disk."""
         document = self.at(path)
         return read_text(path) if document is None else document.text
 
@@ -47,12 +47,12 @@ class OpenFiles:
         return self.environment.settings(document.folder)
 
     def selected(self, document: Document, found: Iterable[Finding]) -> list[Finding]:
-        """Those of the findings that settings, configuration and comments let through."""
+        """The findings selected by settings, configuration and comments."""
         selection = self.environment.selection(document.folder, document.path)
         return apply(found, selection, document.text, document.path)
 
     def known(self, document: Document) -> dict[str, Known]:
-        """What is known of the document's classes now; nothing is waited for."""
+        """The current knowledge of the document's classes, without waiting."""
         assumed = known.from_record(document.record["targets"]) if document.record else {}
         knowledge = self.environment.knowledge(document.folder)
         said = document.known
@@ -61,7 +61,7 @@ class OpenFiles:
         return known.merged(said, assumed)
 
     def parts(self, document: Document, names: Iterable[str]) -> dict[str, Part]:
-        """Which part classes of the document play, as far as that is known now."""
+        """The parts of the document's classes, as far as known now."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
         said = frozenset() if document.is_long else targets.written(document.text)
@@ -71,14 +71,14 @@ class OpenFiles:
         return {**Said(document.known or {}, written, watched, self.cursor(document), scope).parts(names)}
 
     def cursor(self, document: Document) -> str | None:
-        """The class of the document that the user is in now."""
+        """The class of the document at the user's cursor."""
         return document.class_here() if document is self.here else None
 
     def _is(self, document: Document, file: str) -> bool:
         return key(os.path.join(document.folder or "", file)) == key(document.path)
 
     def captures(self, document: Document) -> tuple[str, ...]:
-        """The captures other than torch.fx that are asked about its models."""
+        """The captures other than torch.fx that are run on its models."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
         chosen = settings.captures or project.captures or USUAL_CAPTURES
@@ -92,7 +92,7 @@ class OpenFiles:
             for each in self.documents.values()
             if not each.saved and each.uri != document.uri and not is_notebook(each.path)
         }
-        # A fix may extend one: the job proposes edits of the text that the editor has.
+        # A fix may extend one: the job proposes edits of the editor's text.
         overlays.update(self.environment.configurations)
         return Request(
             path=document.path,

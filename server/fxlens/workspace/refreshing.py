@@ -1,4 +1,4 @@
-"""From an edit to what is shown: traces a document, checks the fixes of its findings, checks how it could be lowered.
+"""From an edit to its results: traces a document, checks the fixes of its findings, checks how it could be lowered.
 
 An edit cancels the work in flight for its document; a result is shown only for the version it was made from.
 """
@@ -44,24 +44,24 @@ from .tasks import Tasks
 log = logging.getLogger(__name__)
 
 _MOMENT = 0.1
-_AFTER_ANSWER = 0.2  # seconds, until an editor has applied what it asked for
-_REST = 0.3  # seconds without an edit, after a trace, before captures other than torch.fx are asked
+_AFTER_ANSWER = 0.2  # seconds, for an editor to apply the requested edit
+_REST = 0.3  # seconds without an edit, after a trace, before other captures are run
 _SOON = 0.1
-"""Seconds: a trace that is this quick needs nothing shown before it."""
+"""Seconds: before a trace this quick, nothing needs to be shown."""
 _AHEAD = 0.05
-"""Seconds that the class at the cursor waits for the others, to be shown with them."""
+"""Seconds that the findings of the class at the cursor wait for the others, to be shown together."""
 _LENSES = 0.3
-"""Seconds from one look at which classes are judged to the next, while a trace is under way."""
-_VERIFY_ROUNDS = 10  # in the background, and given up when the text changes: there is time for large models
+"""Seconds between two updates of judged classes during a trace."""
+_VERIFY_ROUNDS = 10  # in the background until the text changes, so there is time for large models
 
 
 Publish: TypeAlias = Callable[[Document, list[Finding], bool], None]
-"""Takes findings of a document, and whether they are all that there is to say of its text."""
+"""(document, findings, whether they are complete for its text) -> None."""
 
 
 class Refreshing:
-    """``publish(document, findings, complete)`` is called with what is to be shown, ``traced(document)`` when there is
-    a new record, ``judged(document)`` when more of its classes are judged, or none is going to be."""
+    """``publish(document, findings, complete)`` is called with the findings to show, ``traced(document)`` for each new
+    record, ``judged(document)`` when more classes are judged, or no more will be."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Refreshing:
         document.task = self._tasks.start(self._refresh(document, delay))
 
     def schedule_dependents(self, path: str, delay: float) -> None:
-        """The same for the documents that imported a file, and for those of whose models it may be a test."""
+        """The same for documents that imported a file, or for whose models it may be a test."""
         for other in list(self._files.documents.values()):
             if key(other.path) == key(path):
                 continue
@@ -98,13 +98,14 @@ class Refreshing:
                 other.changed_meanwhile.add(path)
 
     def _concerns(self, path: str, record: Record) -> bool:
-        """Whether a record is out of date once this file, or all in this folder, has changed."""
+        """Whether a change of this file, or of any in this folder, makes a record out of date."""
         if any(is_within(file, [path]) for file in record["files"]):
             return True
-        # A test that is new has not been read yet, and may say how a model is called.
+        # A new test has not been read yet, and may call one of the models.
         return from_tests.mentions(path, record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
+        document.stop_naming()
         for name in ("task", "verifying", "comparing", "lowering", "capturing", "proving"):
             task = getattr(document, name)
             if task is not None and not task.done():
@@ -113,11 +114,11 @@ class Refreshing:
         document.diagnosed = None
 
     def close(self) -> None:
-        """Of what waits for an interpreter."""
+        """Closes the tasks that wait for an interpreter."""
         self._repair.end()
 
     def end(self, document: Document) -> None:
-        """Also of what would finish for the views."""
+        """Ends all tasks of a document, also those that finish graphs for views."""
         self.stop(document)
         if document.finishing is not None:
             document.finishing.cancel()
@@ -132,14 +133,14 @@ class Refreshing:
             self._say(document, found, True)
 
     def show_again(self, document: Document) -> None:
-        """What is shown of the text as it is now; where nothing is yet, the trace under way shows it."""
+        """Publishes the current findings again; if there are none yet, the running trace will."""
         if document.shown_version == document.version:
             self._say(document, document.shown, True)
 
     @contextlib.contextmanager
     def holding(self, document: Document) -> Iterator[None]:
-        """What jobs add to a text that is shown is held back: an editor drops the request for all fixes, which takes
-        seconds, when it gets problems meanwhile."""
+        """Holds back new findings of later jobs: an editor drops its request for all fixes, which takes seconds, when
+        it receives diagnostics meanwhile."""
         document.fixes_awaited += 1
         try:
             yield
@@ -155,13 +156,13 @@ class Refreshing:
             document.held = True
             return
         document.said_version = document.version if complete else None
-        if document.broken:  # where the cell that is typed in does not parse, its text as a whole does not either
+        if document.broken:  # the cell being edited does not parse, so the whole text does not either
             found = [*document.broken, *(each for each in found if each["code"] != "FX308")]
         self._publish(document, self._files.selected(document, found), complete)
 
     def read_ahead(self, document: Document, whole: bool = False) -> None:
-        """Shows what reading finds on the lines of an edit before its trace begins, unless that is done as quickly:
-        in the class that the user is in, or in the ``whole`` file."""
+        """Shows findings from reading the edited lines before the trace starts, unless the trace is as quick: in the
+        class at the cursor, or in the ``whole`` file."""
         at = self._files.cursor(document)
         quick = document.took is not None and document.took < _SOON
         if not self._files.trusted or not self._files.settings(document).enable or quick or not (whole or at):
@@ -175,24 +176,24 @@ class Refreshing:
             self._show_ahead(document, [limited(each, limits) for each in found], document.moved())
 
     def _show_ahead(self, document: Document, found: list[Finding], before: list[Finding]) -> None:
-        """Shows findings before the trace that shows all, with those from ``before`` the edit."""
+        """Shows findings ahead of the trace, with those from ``before`` the edit."""
         again = {(each["code"], each["span"] and each["span"]["line"]) for each in found}
         kept = [each for each in before if (each["code"], each["span"] and each["span"]["line"]) not in again]
         self._say(document, [*found, *kept], False)
 
     def play(self, document: Document) -> None:
-        """Shows the findings as severe as they are now, where the part of a class has changed."""
+        """Shows the findings with their new severity if the part of a class has changed."""
         record = document.shown_record
         if record is None or document.shown_text != document.text or not record["targets"]:
-            return  # the next trace does so
+            return  # the next trace does it
         if document.play(self._files.parts(document, [target["name"] for target in record["targets"]])):
             record = document.shown_record or record
             self.show(document, findings(record), record)
             self._traced(document)
 
     def _laid(self, document: Document, record: Record, text: str | None = None) -> Record:
-        """A record with the parts that its classes play; that of a whole trace, which is given its ``text``, also with
-        what reading finds in classes that were not judged."""
+        """A record with the parts of its classes; with ``text`` (a whole trace) also with findings from reading in
+        classes that were not judged."""
         parts = self._files.parts(document, [target["name"] for target in record["targets"]])
         if text is not None:
             document.parts = parts
@@ -204,7 +205,8 @@ class Refreshing:
         return self._files.parts(document, {each["target"] for each in found if each["target"] is not None})
 
     def _let_finish(self, document: Document) -> None:
-        """A trace whose findings are shown goes on to its graphs, so that views are updated while the user types."""
+        """Lets a trace whose findings are shown continue to its graphs, so that views are updated while the user
+        types."""
         late = document.finishing is not None and not document.finishing.done()
         if not late and document.task is not None and not document.task.done() and document.diagnosed is not None:
             document.finishing, document.task = document.task, None
@@ -224,13 +226,13 @@ class Refreshing:
                 self.read_ahead(document, whole=True)
             try:
                 await self._trace(document)
-            except Exception as error:  # user code may have written a record that cannot be read
+            except Exception as error:  # user code may have produced an unreadable record
                 log.exception("tracing %s failed", document.path)
                 said = f"FX Lens itself failed on this file: {type(error).__name__}: {str(error)[:200]}"
                 self.show(document, [finding("FX199", "error", said)])
             if document.record is None:
                 self._judged(document)
-            # What changed since may have been read before that.
+            # Files that changed since may have been read before the change.
             if document.record is not None and any(
                 self._concerns(path, document.record) for path in document.changed_meanwhile
             ):
@@ -246,12 +248,12 @@ class Refreshing:
         return enabled and (document.asked or not is_library(document.path, document.folder))
 
     def is_judging(self, document: Document) -> bool:
-        """Whether the first trace of a document is under way."""
+        """Whether the first trace of a document is running."""
         under_way = document.task is not None and not document.task.done()
         return document.record is None and under_way and self._files.trusted and self._looks_at(document)
 
     def learn(self, document: Document) -> None:
-        """Asks what the rest of the workspace says of the document; what is new about it is a reason to trace again."""
+        """Queries the workspace's knowledge of the document; new knowledge causes another trace."""
         document.to_learn = True
         if document.learning is None or document.learning.done():
             document.learning = self._tasks.start(self._learn_all(document))
@@ -285,7 +287,7 @@ class Refreshing:
         if first_time:
             self.learn(document)
             if document.learning is not None:
-                # Where the index is there already, it answers at once.
+                # An index that is already built answers at once.
                 await asyncio.wait([document.learning], timeout=_MOMENT)
         knowledge = self._files.environment.knowledge(document.folder)
         if document.known is None and knowledge is not None:
@@ -295,7 +297,7 @@ class Refreshing:
             self.show(document, [said_left_alone(finding) for finding in document.shown])
             return
         self._status.began()
-        # While the job is at work, this process has nothing else to do.
+        # While the job runs, this process is idle.
         asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = Moment.now()
         version = document.version
@@ -310,7 +312,7 @@ class Refreshing:
                 learning = None
                 self.learn(document)
 
-        # Whoever reads the file once more takes a processor, which the findings should have.
+        # Reading the file again would use a processor that the findings need.
         if not first_time:
             learning = asyncio.get_running_loop().call_later(_MOMENT, learn)
 
@@ -329,7 +331,7 @@ class Refreshing:
         def first(record: Record) -> None:
             nonlocal ahead
             if ahead is not None:
-                ahead.cancel()  # it would show less, and perhaps after all is shown
+                ahead.cancel()  # it would show less, perhaps after the full result
             ahead = asyncio.get_running_loop().call_later(_AHEAD, self._first, document, version, record)
 
         def diagnosed(record: Record) -> None:
@@ -357,8 +359,8 @@ class Refreshing:
             self._traced(document)
 
     def _first(self, document: Document, version: int | None, record: Record) -> None:
-        """Shows what is diagnosed, such as the class that the user is in, while other models are still traced: of those
-        stays what reading has found."""
+        """Shows the models diagnosed so far, such as the class at the cursor, while others are still traced; for those,
+        findings from reading stay."""
         if document.version == version and self._files.documents.get(document.uri) is document:
             record = self._laid(document, record)
             names = [target["name"] for target in record["targets"]]
@@ -371,7 +373,7 @@ class Refreshing:
             self._show_ahead(document, found, before)
 
     def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
-        """Shows the findings of a file whose models were all diagnosed, while their graphs are still on the way."""
+        """Shows the findings of a file whose models were all diagnosed, before their graphs arrive."""
         document.took = time.monotonic() - began
         if document.version == version and record["targets"] and document.uri in self._files.documents:
             record = self._laid(document, record, document.text)
@@ -384,7 +386,7 @@ class Refreshing:
         found = findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
-            # Half-typed text: what was known of the lines that did not change stays, the others are only read.
+            # Half-typed text: findings on unchanged lines stay, the other lines are only read.
             traced = [each for each in document.moved() if each["source"] != "syntax"]
             self.show(document, [*found, *traced, *document.read_only()])
             return
@@ -392,7 +394,7 @@ class Refreshing:
         unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *FATAL})
         if unusable:
             found += [each for each in document.without_running() if each["code"] not in codes]
-        # Without an interpreter nothing that is shown is known any more.
+        # Without an interpreter, none of the shown results is valid any more.
         gone = "FX309" in codes and not self._files.environment.pool(document.folder).hello
         if gone:
             self._repair.watch(document.folder)
@@ -421,11 +423,11 @@ class Refreshing:
         _, note = await verify.run(pool, request, record, _VERIFY_ROUNDS, settled, captures)
         if note:
             log.info(note)
-        # An editor keeps the actions that it has asked for until it gets problems again.
+        # An editor caches requested code actions until it receives new diagnostics.
         self.show_again(document)
 
     async def _compare(self, document: Document, record: Record, first: asyncio.Task[None] | None) -> None:
-        """Shows where models compute something else than their graphs for a reason that no rule knows."""
+        """Shows where models differ from their graphs for reasons that no rule covers."""
         if first is not None:
             await asyncio.wait([first])
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
@@ -433,7 +435,7 @@ class Refreshing:
             self._lay_over(document, lambda record: with_compared(record, found))
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
-        """The operators that an engine would leave in PyTorch, shown last: nothing waits for it."""
+        """The operators that an engine would leave in PyTorch, shown last, since nothing depends on it."""
         if first is not None:
             await asyncio.wait([first])
         record = document.shown_record
@@ -447,7 +449,7 @@ class Refreshing:
             self._lay_over(document, lambda record: with_lowering(record, found))
 
     def _lay_over(self, document: Document, over: Callable[[Record], Record]) -> None:
-        """Shows what a job on the last trace has found, in every view."""
+        """Shows results of a later job in every view."""
         was_kept = document.record is document.shown_record
         overlaid = document.lay_over(over)
         if overlaid is not None:
@@ -457,8 +459,8 @@ class Refreshing:
                 self._status.update()
 
     def capture(self, document: Document, whole: bool = False) -> None:
-        """Asks torch.export and torch.compile about the class at the cursor, or about the ``whole`` file, unless that
-        is known or under way."""
+        """Runs torch.export and torch.compile on the class at the cursor, or on the ``whole`` file, unless done or
+        running."""
         if document.capturing is not None and not document.capturing.done():
             if not whole:
                 return
@@ -466,8 +468,8 @@ class Refreshing:
         document.capturing = self._tasks.start(self._capture(document, whole))
 
     async def _capture(self, document: Document, whole: bool) -> None:
-        """Shows what is known of this text, asks when nothing else of the document is wanted, and goes on while the
-        cursor moves."""
+        """Shows known results for this text, runs captures once the document is idle, and continues as the cursor
+        moves."""
         record = document.shown_record
         captures = self._files.captures(document)
         if record is None or record is not document.record or not self._files.trusted or not captures:
@@ -477,7 +479,7 @@ class Refreshing:
 
         def lay(name: str, captured: Captured) -> None:
             if document.proving is not None:
-                document.proving.cancel()  # its findings have other numbers now
+                document.proving.cancel()  # the numbers of its findings have changed
             self._lay_over(document, lambda record: with_captures(record, {name: captured}))
 
         for target in record["targets"]:
@@ -497,7 +499,7 @@ class Refreshing:
             document.proving = self._tasks.start(self._verify(document, overlaid, captures=True))
 
     def _left(self, document: Document, digest: str, whole: bool) -> list[str]:
-        """The models that are to be asked about now."""
+        """The models to run captures on now."""
         record = document.shown_record
         if record is None:
             return []
@@ -508,6 +510,6 @@ class Refreshing:
         return [each["name"] for each in able if (each["name"], digest) not in document.captured]
 
     def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
-        """Of all that the answers depend on."""
+        """A digest of everything that the results depend on."""
         texts = [document.text, *(self._files.text_of(path) or "" for path in record["files"]), *captures]
         return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Waits until an interpreter that cannot run models may be able to: it is made, exchanged, or gets a package."""
+"""Watches an interpreter that cannot run models, until it is created, replaced, or gets a package."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ State = tuple[object, ...]
 
 
 class Repair:
-    """``again(folder)`` is called when the interpreter of a folder is another one, or has changed, and has been left
-    alone for a second since."""
+    """``again(folder)`` is called when the interpreter of a folder was replaced or changed, after a second without
+    further changes."""
 
     def __init__(self, environment: Environment, tasks: Tasks, again: Callable[[str | None], None]) -> None:
         self._environment, self._tasks, self._again = environment, tasks, again
         self._watched: dict[str | None, asyncio.Task[None]] = {}
 
     def watch(self, folder: str | None) -> None:
-        """From now on, until it has changed."""
+        """Starts watching until it changes."""
         if folder not in self._watched:
             self._watched[folder] = self._tasks.start(self._watch(folder))
 
@@ -37,7 +37,7 @@ class Repair:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now = self._state(folder)
-            # A package that is being installed changes again and again.
+            # A package being installed changes repeatedly.
             if now != first and now == last:
                 break
             last = now
@@ -48,7 +48,7 @@ class Repair:
         self._again(folder)
 
     def _state(self, folder: str | None) -> State:
-        """What is different once the interpreter is."""
+        """A state that changes with the interpreter."""
         python = self._environment.launch(folder).python
         root = os.path.dirname(os.path.dirname(python))
         packages = [

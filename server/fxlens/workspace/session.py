@@ -1,5 +1,5 @@
-"""The work of a language server: what happens to the open documents when they, the settings or the files beside them
-change, and what requests get of them.  Knows nothing of LSP's messages; everything runs on one event loop."""
+"""The work of a language server: handles changes of open documents, settings and other files, and answers requests
+about documents. Independent of LSP's messages; everything runs on one event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fxlens.host.model_job import OnProgress
 from fxlens.host.pool import Pool
 from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, trace
-from fxlens.record import Finding, Record
+from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, names, trace
+from fxlens.record import Finding, Record, Target
 from fxlens.sources.files import read_text
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
@@ -36,13 +36,13 @@ _WHOLE_DEADLINE = 600.0
 
 
 def pause(document: Document, most: float) -> float:
-    """Seconds without typing before a trace: no more than a trace takes, which the next key cancels."""
+    """Seconds without typing before a trace: at most the time of a trace, which the next key cancels."""
     return most if document.took is None else min(most, max(document.took, _LEAST_PAUSE))
 
 
 class Session:
-    """Give it the documents; it calls ``publish(document, findings, complete)``, ``status(status)``, when there is a
-    new record, ``traced(document)``, and, when more classes are judged while one is made, ``judged(document)``."""
+    """Give it the documents; it calls ``publish(document, findings, complete)``, ``status(status)``,
+    ``traced(document)`` for each new record, and ``judged(document)`` when more classes are judged during a trace."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class Session:
         if self._files.settings(document).run == "manual":
             return
         if document.record_text != document.text:
-            if document.task is None or document.task.done():  # else this text is being traced already
+            if document.task is None or document.task.done():  # otherwise this text is already being traced
                 self._refreshing.schedule(document, 0.0)
         else:
             self._refreshing.capture(document, whole=True)
         self._refreshing.schedule_dependents(document.path, 0.0)
 
     def show_again(self, uri: str) -> None:
-        """The cells of a notebook have other numbers now, which findings and lenses name."""
+        """Publish again after the cell numbers of a notebook changed, which findings and lenses contain."""
         if (document := self.documents.get(uri)) is not None:
             self._refreshing.show_again(document)
             if document.record is not None:
@@ -125,7 +125,7 @@ class Session:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
             module = module_path(document.path)
-            if not document.saved:  # what others know of it is the text that was thrown away
+            if not document.saved:  # others used the discarded text
                 self.changed_on_disk(module)
             elif module != document.path:
                 self._environment.changed(module, None)
@@ -136,7 +136,7 @@ class Session:
 
     def moved_to(self, uri: str, line: int) -> None:
         """The user's cursor is on this line (from 0) now: the class there is traced first, its findings are shown as
-        problems, and torch is asked about it."""
+        problems, and captures are run on it."""
         document = self.documents.get(uri)
         before = self._files.here, document and document.line
         self._go_to(document, line)
@@ -156,7 +156,7 @@ class Session:
                 self._refreshing.play(each)
 
     def changed_on_disk(self, path: str) -> None:
-        """A file that is not open has changed: documents that imported it are traced again; all that it configures."""
+        """A file that is not open has changed: trace again the documents that imported it or that it configures."""
         self._environment.changed(path, None)
         for document in self.documents.values():
             if document.known is not None:
@@ -167,7 +167,7 @@ class Session:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
     def configuration_opened(self, path: str, text: str | None) -> None:
-        """A project's configuration is open with this text, or closed (None): what is not saved counts too."""
+        """A project's configuration was opened with this text, or closed (None): unsaved text counts, too."""
         if self._environment.open_configuration(path, text):
             self._configuration_changed(path)
 
@@ -176,8 +176,7 @@ class Session:
         return self._environment.configuration(path)
 
     def edited(self, path: str) -> float | None:
-        """When a file that is open in the editor became another than before, by the monotonic clock; None where it is
-        not open."""
+        """When a file that is open in the editor was last changed, by the monotonic clock; None if it is not open."""
         document = self.document_at(path)
         if document is not None:
             return document.edited
@@ -193,7 +192,7 @@ class Session:
     # Requests
 
     async def trace_now(self, uri: str) -> Record | None:
-        """Traces the document whatever happened before; its record, or None where it is not open or not trusted."""
+        """Traces the document unconditionally; returns its record, or None if it is not open or not trusted."""
         document = self.documents.get(uri)
         if document is None or not self.trusted:
             return None
@@ -203,8 +202,8 @@ class Session:
         return await self.record(uri)
 
     async def record(self, uri: str, now: bool = False) -> Record | None:
-        """The record of the present text, waited for; the last good one where this text gives none, or at once where
-        it is wanted ``now``."""
+        """Waits for the record of the current text; returns the last good one if this text has none, or at once with
+        ``now``."""
         document = self.documents.get(uri)
         if document is None:
             return None
@@ -215,14 +214,14 @@ class Session:
         return document.record
 
     async def _traced_now(self, uri: str) -> Document | None:
-        """The document, once its record is that of its text; None where it is not open or not trusted."""
+        """The document, once its record is that of its text; None if it is not open or not trusted."""
         record, document = await self.record(uri), self.documents.get(uri)
         if document is None or record is None or not self.trusted or document.record_text != document.text:
             return None
         return document
 
     async def fix_capture(self, uri: str, name: str, capture: str) -> fix_all.Fixed | None:
-        """What the fixes that are proven for a capture make of a model's file and of those that it uses."""
+        """A model's file, and those that it uses, after the fixes that are proven for a capture."""
         if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
             return None
         text, target = document.text, named(record, name)
@@ -234,7 +233,7 @@ class Session:
         return fixed if document.text == text else None
 
     async def trial(self, document: Document, text: str) -> Record | None:
-        """The record that the document would have with this text; None where it is not trusted."""
+        """The record that the document would have with this text; None if it is not trusted."""
         if not self.trusted:
             return None
         request = replace(self._files.request(document), text=text)
@@ -261,15 +260,33 @@ class Session:
         return fixing.task.result() if document.text == text else None
 
     async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
-        """What the proven fixes make of the document and the files that it uses, or of each of its ``parts`` by itself;
-        None where it is not open or not trusted.  Whoever asks about the same text meanwhile gets the same answer."""
-        if (document := await self._traced_now(uri)) is None or (record := document.record) is None:
+        """The document, and the files that it uses, after all proven fixes, or with each of its ``parts`` fixed
+        separately; None if it is not open or not trusted. Concurrent requests for the same text share one answer."""
+        if (document := self.documents.get(uri)) is None:
             return None
-        with self._refreshing.holding(document):
+        with self._refreshing.holding(document):  # also while it is traced: its findings may be shown already
+            if await self._traced_now(uri) is not document or (record := document.record) is None:
+                return None
             return await self._fixed(document, record, parts)
 
+    async def names(self, document: Document, target: Target, patience: float) -> names.Names:
+        """What the names in the code of a model hold, in the text of the document's record; nothing where that is not
+        known within so many seconds.  The job goes on for whoever asks next."""
+        if not self.trusted:
+            return {}
+        if document.naming[0] is not document.record_began:
+            document.stop_naming()
+            document.naming = document.record_began, {}
+        known, name = document.naming[1], target["name"]
+        if name not in known:
+            pool = self._environment.pool(document.folder)
+            request = replace(self._files.request(document), text=document.record_text)
+            known[name] = asyncio.ensure_future(names.run(pool, request, target))
+        await asyncio.wait({known[name]}, timeout=patience)
+        return known[name].result() if known[name].done() and not known[name].cancelled() else {}
+
     async def dynamic_shapes(self, uri: str, name: str) -> dynamic_shapes.Specification | None:
-        """Which sizes of a model's inputs may vary when it is exported; None where its file is not open or trusted."""
+        """Which sizes of a model's inputs may vary when it is exported; None if its file is not open or not trusted."""
         document = await self._traced_now(uri)
         target = named(document.record, name) if document is not None and document.record is not None else None
         if document is None or target is None:
@@ -278,13 +295,13 @@ class Session:
         return await dynamic_shapes.run(pool, request, target)
 
     async def engines(self, document: Document) -> list[Engine]:
-        """The engines that the document's models can be lowered to.  Raises Failed where its interpreter cannot be
-        asked."""
+        """The engines that the document's models can be lowered to. Raises Failed if its interpreter cannot be
+        queried."""
         return await engines.run(self._environment.pool(document.folder), self._files.request(document))
 
     async def preview(self, document: Document, target: str | None, options: Data, say: OnProgress) -> LowerResult:
-        """What lowering a model of the document would give; ``say`` hears how far that is.  Raises Failed where that
-        cannot be told."""
+        """A preview of lowering a model of the document; ``say`` gets the progress. Raises Failed if it cannot be
+        made."""
         targets = document.record["targets"] if document.record is not None else []
         exported = any(each["name"] == target and each["status"] != "traced" for each in targets)
         pool, request = self._environment.pool(document.folder), self._files.request(document)
@@ -300,7 +317,7 @@ class Session:
         wanted = key(document.path)
         found = [
             (each, each.record)
-            for each in list(self.documents.values())  # other threads ask, too
+            for each in list(self.documents.values())  # other threads use it, too
             if each is not document and each.record is not None and wanted in each.reached
         ]
         return sorted(found, key=lambda reader: sum(len(target["nodes"]) for target in reader[1]["targets"]))[::-1]
@@ -309,15 +326,15 @@ class Session:
 
     @property
     def trusted(self) -> bool:
-        """Whether user code may run."""
+        """Whether user code may be run."""
         return self._files.trusted
 
     def begin(self, trusted: bool) -> None:
-        """What the client says at its start."""
+        """The client's initialization."""
         self._files.trusted = trusted
 
     def trust(self) -> None:
-        """From now on user code may run."""
+        """Allows running user code."""
         if not self.trusted:
             self._files.trusted = True
             self.refresh_all()
@@ -340,7 +357,7 @@ class Session:
         left = self._environment.leave_but(folders) if self.trusted else []
         if not first:
             for document in self.documents.values():
-                self._refreshing.end(document)  # a trace would say that its interpreter is no longer used
+                self._refreshing.end(document)  # a trace would report that its interpreter is no longer used
             self.refresh_all()
         for each in left:
             await each.close()

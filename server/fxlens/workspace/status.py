@@ -1,4 +1,4 @@
-"""What the server does now, for the client's status item."""
+"""The state of the server, for the client's status item."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Literal["untrusted", "error", "busy", "starting", "ready"]
 
 
 class Verdicts(TypedDict):
-    """What the captures do with a model: in a few words, and with the sizes that are fixed."""
+    """The verdicts of captures on a model: short, and with the fixed sizes."""
 
     model: str
     short: str
@@ -23,10 +23,10 @@ class Verdicts(TypedDict):
 
 
 class Status(TypedDict):
-    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``interpreter`` the same with why
-    it is that one, also where it has no torch, ``pending`` how many jobs run, ``coverage`` how many classes of the open
-    files are judged, ``unjudged`` how many are not, by the file's URI, ``verdicts`` what each capture does with the
-    class that the user is in."""
+    """The answer to ``fxlens/status``; ``python`` is the interpreter of the models, ``interpreter`` the same with the
+    reason for it, even without torch, ``pending`` the number of running jobs, ``coverage`` the number of judged classes
+    in open files, ``unjudged`` the number of others by URI, ``verdicts`` the captures' verdicts on the class at the
+    cursor."""
 
     state: State
     message: str | None
@@ -50,7 +50,7 @@ class StatusReport:
         self._busy = 0
 
     def began(self) -> None:
-        """Said once what has begun is on its way."""
+        """Called once the started work is on its way."""
         self._busy += 1
         asyncio.get_running_loop().call_soon(self.update)
 
@@ -70,7 +70,7 @@ class StatusReport:
 
     def now(self) -> Status:
         environment, here = self._files.environment, self._files.here
-        # Folders may have different interpreters: that of the file that the user is in comes first.
+        # Folders may have different interpreters: that of the user's current file comes first.
         pools = sorted(environment.pools.items(), key=lambda each: here is None or each[0].folder != here.folder)
         problem = next((pool.problem for _, pool in pools if pool.problem), "")
         hello = next((pool.hello for _, pool in pools if pool.hello), {})

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: kept until they end, and their errors logged."""
+"""Background tasks: kept until they end, with their errors logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views as files, for editors that cannot show documents of a server: in a folder that ends with the server."""
+"""Views as files, for editors that cannot show documents of a server: in a folder that is removed with the server."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class ViewFiles:
         self._files: dict[str, texts.Subject] = {}
 
     def subject(self, uri: str) -> texts.Subject | None:
-        """What is shown at an address; None where it is no view."""
+        """The subject of the view at an address; None if it is not a view."""
         if uri.startswith("file:"):
-            with contextlib.suppress(ValueError):  # it is no address
+            with contextlib.suppress(ValueError):  # it is not an address
                 path = uris.to_fs_path(uri)
                 return self._files.get(key(path)) if path and self._files else None
             return None
         return texts.subject_of(uri)
 
     def target(self, subject: texts.Subject) -> Target | None:
-        """The target of a view as the record has it now."""
+        """The target of a view in the current record."""
         document = self._session.documents.get(subject.source)
         record = document.record if document else None
         return named(record, subject.target) if record else None
 
     def write(self, subject: texts.Subject) -> str | None:
-        """Writes a view and gives the address of its file; None where there is nothing to show."""
+        """Writes a view and returns the address of its file; None if there is nothing to show."""
         target = self.target(subject)
         text = texts.text_of(target, subject.view)[0] if target else ""
         if not text:
@@ -52,7 +52,7 @@ class ViewFiles:
         """Rewrites those that show this document."""
         for subject in self._files.values():
             if subject.source == source:
-                with contextlib.suppress(OSError):  # a full disk: the earlier text stays
+                with contextlib.suppress(OSError):  # on a full disk the earlier text stays
                     self.write(subject)
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class ViewFiles:
         path = next((path for path, other in self._files.items() if other == subject), None)
         if path is None:
             self._folder = self._folder or temporary.create(temporary.VIEWS)
-            # Two documents may have a model of the same name: each has a folder of its own.
+            # Two documents may have models of the same name, so each has its own folder.
             sources = list(dict.fromkeys([*(each.source for each in self._files.values()), subject.source]))
             inner = os.path.join(self._folder, str(sources.index(subject.source)))
             os.makedirs(inner, exist_ok=True)

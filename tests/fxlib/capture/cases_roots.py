@@ -1,4 +1,4 @@
-"""Programs that fail for what they construct or pass, and things that are no programs, as a table; see
+"""Programs that fail because of what they construct or pass, and objects that cannot be traced, as a table; see
 `cases_control` for how it is used.
 """
 

@@ -1,4 +1,4 @@
-"""Programs that trace to something else than they compute, as a table; see `cases_control` for how it is used."""
+"""Programs whose trace computes something else, as a table; see `cases_control` for how it is used."""
 
 import collections
 import copy

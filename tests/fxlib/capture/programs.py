@@ -36,7 +36,7 @@ def load(table, library):
 
 
 def plain(text):
-    """``text`` without what must differ: the library's name, the table's module name, addresses."""
+    """``text`` without expected differences: the library's name, the table's module name, addresses."""
     text = text.replace("fxlib", "torch.fx").replace("torch_fx", "torch.fx")
     text = text.replace("torch.fx_symbolic_trace", "torch.fx._symbolic_trace")
     text = text.replace("torch.fx.tracer_base", "torch.fx.proxy")
@@ -62,9 +62,9 @@ def describe(graph):
 
 
 def number_constants(graph, root):
-    """Numbers what the trace has kept on the root as fxlib does, by the next one that is free.
+    """Numbers the constants that the trace stored on the root as fxlib does, by the next free number.
 
-    Where one is taken, torch.fx's next number depends on all that the process has traced before.
+    After a taken one, torch.fx's next number depends on earlier traces in the process.
     """
     added = {}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""A trace leaves the modules as they were, also those of published models that keep what they compute in a cache."""
+"""A trace restores the modules, also for published models that cache computed values."""
 
 import copy
 
@@ -35,7 +35,7 @@ def test_a_model_with_a_cache_is_traced_and_lowered_twice(levit):
 
 @pytest.mark.parametrize("library", [fxlib, torch.fx], ids=["fxlib", "torch.fx"])
 def test_what_another_trace_left_behind_is_named(levit, library):
-    """A tracer that is run by hand leaves its proxies, as torch.fx does, and the next trace would take them."""
+    """A tracer that is run directly leaves its proxies, as torch.fx does, and the next trace would read them."""
     model = copy.deepcopy(levit)
     library.Tracer().trace(model)
     with pytest.raises(TraceError, match=r"proxies in `stages\.0\.blocks\.0\.attn\.attention_bias_cache`, "):

@@ -1,4 +1,4 @@
-"""Proxies by hand and in odd places: both libraries give the same."""
+"""Hand-made proxies, and proxies in unusual places: both libraries behave the same."""
 
 import collections
 import copy

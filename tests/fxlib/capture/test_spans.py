@@ -83,6 +83,17 @@ def test_call_path_through_generators(graph):
         assert [span.source_text(s) for s in node.call_path] == ["generate(t)", "sum(each(v))", "v + i"]
 
 
+def test_a_comprehension_is_no_step_of_its_own():
+    def whole(x):
+        return sum([part(each) for each in (x, x)])
+
+    def part(x):
+        return x + 1
+
+    last = [node for node in fxlib.Tracer().trace(whole).nodes if node.args[1:] == (1,)][-1]
+    assert [span.source_text(step) for step in last.call_path] == ["part(each)", "x + 1"]
+
+
 def test_overrides_do_not_get_into_spans():
     class Override(fxlib.Tracer):
         def create_node(self, *args, **kwargs):
@@ -182,7 +193,7 @@ def test_hidden_files():
 
 
 def test_matching_by_line_agrees_with_columns(graph):
-    """The way of Python 3.10 finds what the columns of newer versions say, call expressions in order."""
+    """The method for Python 3.10 finds the same call expressions, in order, as the columns of newer versions."""
     agreed = total = 0
     for node in graph.nodes:
         site = node._site

@@ -1,4 +1,4 @@
-"""fxlib and torch.fx judge the same programs the same: same graph and code, or same error."""
+"""fxlib and torch.fx give the same result for the same programs: same graph and code, or same error."""
 
 import pytest
 from programs import LIBRARIES, TABLES, load, outcome
@@ -9,7 +9,7 @@ NAMES = [(table, name) for table in TABLES for name in load(table, "fxlib")]
 
 
 class Overridden(fxlib.Tracer):
-    """Overrides everything and changes nothing, so that no short cut is taken."""
+    """Overrides everything and changes nothing, so that the slow path is taken."""
 
     def create_node(self, *args, **kwargs):
         return super().create_node(*args, **kwargs)
@@ -56,7 +56,7 @@ def test_same_judgement(table, name, tracer_class):
     assert ours[:1] == theirs[:1], f"torch.fx {theirs}, fxlib {ours}"
     if theirs[0] == "failed":
         assert ours[1] == theirs[1], f"torch.fx {theirs}, fxlib {ours}"
-        # Ours may say more, after what torch.fx says.
+        # Our text may add to torch.fx's.
         assert ours[2].startswith(theirs[2])
     else:
         assert ours == theirs

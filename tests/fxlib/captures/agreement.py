@@ -1,4 +1,5 @@
-"""Where the verdicts on a model are not torch's: both sides as plain data, so that they may come from two processes."""
+"""Where the verdicts on a model differ from torch's: both sides as plain data, so that they may come from two
+processes."""
 
 import linecache
 from typing import Any
@@ -7,13 +8,13 @@ from fxlib.captures import Judgement
 
 # FX614 and FX698 are errors, FX62x are about later calls.
 _NO_BREAKS = ("FX614", "FX62", "FX698")
-# Dynamo gives a whole statement where it cannot enter a block, and for an assertion with a message; the finding is at
-# what is asked there.
+# Dynamo reports a whole statement if it cannot enter a block, and for an assertion with a message; the finding is at
+# the condition.
 _HEADS = ("if ", "for ", "while ", "assert ", "with ", "class ", "def ")
 
 
 def answer(judgement: Judgement) -> dict[str, Any]:
-    """What was judged, as `differences` compares it."""
+    """The verdicts, in the form that `differences` compares."""
     export, compiled = judgement.verdicts["export"], judgement.verdicts["compile"]
     found: dict[str, Any] = {name: verdict.outcome for name, verdict in judgement.verdicts.items()}
     found["reasons"] = {name: verdict.reason for name, verdict in judgement.verdicts.items() if verdict.reason}
@@ -37,7 +38,7 @@ def _plain_span(span: Any) -> list[Any] | None:
 
 
 def differences(real: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """What `reference.py` says of a model and `answer` does not say; none where both agree."""
+    """The differences between `reference.py` and `answer` for a model; none if both agree."""
     wrong = []
 
     def same(what: str, theirs: Any, own: Any) -> None:
@@ -56,8 +57,8 @@ def differences(real: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     same("lines of breaks", sorted(set(real["breaks"])), sorted({span[1] for span in spans if span}))
     if (ours["breaks"] > 0) != bool(real["breaks"]) or ours["breaks"] < len({tuple(span) for span in spans if span}):
         wrong.append(f"breaks: torch {len(real['breaks'])}, here {ours['breaks']}")
-    # Dynamo knows the line and both columns; the exact expression starts and ends there. Where it cannot go on after
-    # what breaks the graph, the graph ends earlier in the same statement, and that is what `explain` has.
+    # Dynamo knows the line and both columns; the exact expression starts and ends there. If it cannot continue after a
+    # break, the graph ends earlier in the same statement, which `explain` reports.
     places = [each["span"] for each in ours["broken"] if each["span"]]
     places += [end for end in ours["ends"] if end and end[1] in {each[1] for each in places}]
     exact = {(line, column, end_column) for _, line, column, _, end_column in places}
@@ -80,7 +81,7 @@ def known_ranges(real: dict[str, Any]) -> list[list[int]]:
 
 
 def complaints(real: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Codes of errors and warnings about a model that torch takes whole and does not compile again."""
+    """Codes of errors and warnings about a model that torch captures whole and does not recompile."""
     if any(real[name] is not None for name in ("export", "fullgraph", "compile")) or real["breaks"]:
         return []
     codes = [each["code"] for each in ours["findings"] if each["severity"] in ("error", "warning")]

@@ -1,6 +1,6 @@
-"""What torch answered when it was asked, so that it is not asked again in each run: its compiler takes minutes for it.
+"""Recorded results of torch, so that they are not computed in each run: its compiler takes minutes.
 
-An answer holds for the same versions of the libraries and the same text of the models; others are asked for anew.
+A result is valid for the same library versions and the same text of the models; others are computed again.
 
     FXLENS_RECORD=1 python -m pytest tests/fxlib/captures    asks for all, and writes recorded.json
 """
@@ -23,7 +23,7 @@ _RECORD = "FXLENS_RECORD" in os.environ
 
 
 def run(group: str, names: list[str] | None = None) -> dict[str, Any]:
-    """What torch says of these models of the collection, or of all in the group, by their names."""
+    """Torch's results for these models of the collection, or for all in the group, by name."""
     command = [sys.executable, COLLECTION.with_name("reference.py"), COLLECTION / f"{group}.py", *(names or ())]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {answer["name"]: answer for answer in map(json.loads, done.stdout.splitlines())}
@@ -31,14 +31,14 @@ def run(group: str, names: list[str] | None = None) -> dict[str, Any]:
 
 @functools.cache
 def collection(group: str) -> dict[str, Any]:
-    """What torch says of each model of this group."""
+    """Torch's results for each model of this group."""
     text = (COLLECTION / f"{group}.py").read_bytes() + COLLECTION.with_name("reference.py").read_bytes()
     asked = f"torch {version('torch')}, {hashlib.sha256(text).hexdigest()[:16]}"
     return _recorded(f"collection.{group}", asked, lambda: run(group))
 
 
 def model_of_a_library(name: str, ask: Callable[[], Any]) -> Any:
-    """What torch says of a model of torchvision or transformers: what ``ask`` returned."""
+    """Torch's result for a model of torchvision or transformers, as returned by ``ask``."""
     asked = ", ".join(f"{library} {version(library)}" for library in ("torch", "torchvision", "transformers"))
     return _recorded(f"zoo.{name}", asked, ask)
 

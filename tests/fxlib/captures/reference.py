@@ -1,10 +1,10 @@
-"""What torch itself does with models, run as its users run it. Nothing of this project is imported.
+"""Torch's own results for models, run as by its users. Nothing of this project is imported.
 
     python reference.py FILE [CLASS ...]
 
-Each model gets a process that has seen no other: torch.export, torch.compile(fullgraph=True), torch.compile with the
-log of ``TORCH_LOGS=graph_breaks`` and ``torch._dynamo.explain``. One line of JSON for each. Places are lines and
-columns of the user's files: those at a path, or under it.
+Each model gets a fresh process: torch.export, torch.compile(fullgraph=True), torch.compile with the log of
+``TORCH_LOGS=graph_breaks`` and ``torch._dynamo.explain``. One line of JSON for each. Places are lines and columns of
+the user's files: those at a path, or under it.
 """
 
 import contextlib
@@ -69,8 +69,8 @@ def broken_lines(text, path):
 
 
 def judged(make, path, log, strict=True):
-    """Everything about one model; without ``strict``, not what takes longest. What torch writes to stderr has to go to
-    the file ``log``."""
+    """Everything about one model; without ``strict``, the slowest part is skipped. Torch's stderr must go to the file
+    ``log``."""
     found = {}
     torch._logging.set_logs(graph_breaks=True)
     model, inputs = make()
@@ -116,7 +116,7 @@ def judged(make, path, log, strict=True):
 
 
 def in_process(make, path):
-    """`judged`, in a process of its own."""
+    """`judged` in a separate process."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

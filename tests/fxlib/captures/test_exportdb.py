@@ -1,4 +1,4 @@
-"""torch's own examples of what torch.export takes and refuses, from its wheel: the verdicts are those of torch."""
+"""torch's own examples of what torch.export accepts and rejects, from its wheel: the verdicts equal torch's."""
 
 import copy
 

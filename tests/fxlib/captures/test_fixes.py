@@ -1,4 +1,4 @@
-"""Fixes for torch.export and torch.compile: proven by the checker, and torch takes what they make of the model."""
+"""Fixes for torch.export and torch.compile: proven by the checker, and torch captures the fixed model."""
 
 import pytest
 import torch
@@ -141,7 +141,7 @@ def test_a_class_among_the_inputs_is_registered(made, tmp_path):
 
 @pytest.mark.parametrize("change", ["x = x * 0 + 1", "x = x[:0]", "x = -x"])
 def test_a_loop_that_is_left_computes_the_same(change, tmp_path):
-    """Also where it is never left, left at once, or goes on without an end."""
+    """Also if it is never left, left at once, or never ends."""
     for name in ("leave-to-mask", "leave-to-mask return"):
         before = load(MODELS[name], tmp_path)
         checker = CaptureChecker("export", before.__file__, "Net()", INPUTS)
@@ -163,7 +163,7 @@ def test_a_case_that_is_not_empty_by_nature_stays(tmp_path):
 
 
 def test_a_failure_without_a_place_is_no_fix(tmp_path):
-    """torch.export refuses nn.Linear under torch.func.grad, and says so of no expression."""
+    """torch.export rejects nn.Linear under torch.func.grad without naming an expression."""
     text = MODELS["func-grad"].replace("(x * self.weight)", "self.weight(x)")
     module = load(text.replace("nn.Parameter(torch.rand(3))", "nn.Linear(3, 1)"), tmp_path)
     proven = {}

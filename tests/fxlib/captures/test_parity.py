@@ -29,7 +29,8 @@ def cases():
 def test_verdicts_are_those_of_torch(group, case):
     real = collection(group)[case.__name__]
     assert "error" not in real, real
-    # A third of the time, and the same answer for most models: asked where the answer differs, and of one group.
+    # It takes a third of the time and agrees for most models, so it runs only where the result differs, and for one
+    # group.
     strict = group == "control" or (real["strict"] is None) != (real["export"] is None)
     judgement = judge(case(), case.inputs(), captures=("export", "compile", *(["strict"] if strict else [])))
     assert differences(real, answer(judgement)) == []

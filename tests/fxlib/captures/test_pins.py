@@ -71,7 +71,7 @@ class Strided(nn.Sequential):
 
 
 def test_a_least_size_is_found_from_the_guards_of_torch():
-    """Each export takes a second or more: not one for each size below it."""
+    """Each export takes a second or more, so not every size below it is exported."""
     specification = specify(Strided().eval(), (torch.randn(2, 3, 24, 24),))
     text = '{"x": {0: Dim("batch"), 2: Dim("height", min=9), 3: Dim("width", min=9)}}'
     assert specification.proven and specification.text == text
@@ -90,7 +90,7 @@ def test_a_least_size_is_found_from_the_guards_of_torch():
     ids=["a size is named", "no size is named"],
 )
 def test_what_makes_the_export_fail_without_advice_is_left_out(layers):
-    """torch.export cannot compare the sizes behind a stride and several poolings: errors of its own solver."""
+    """torch.export cannot compare the sizes after a stride and several poolings: its solver fails."""
     specification = specify(nn.Sequential(*layers).eval(), (torch.randn(2, 3, 64, 64),))
     assert specification.proven and specification.text == '{"input": {0: Dim("batch")}}'
     assert len(specification.limits) == 2
@@ -129,7 +129,7 @@ class Positions(nn.Module):
 
 
 def test_a_length_ends_where_the_table_of_positions_does():
-    """torch.export takes any length: the program raises only when it runs."""
+    """torch.export accepts any length: the program raises only at run time."""
     specification = specify(Positions().eval(), (torch.randint(50, (2, 6)),))
     text = '{"ids": {0: Dim("batch"), 1: Dim("length", max=32)}}'
     assert specification.proven and specification.text == text

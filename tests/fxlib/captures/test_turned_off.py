@@ -1,4 +1,4 @@
-"""torch.compile where something turns it off: nothing is captured, and that is no verdict on the model."""
+"""torch.compile turned off: nothing is captured, which is not a verdict on the model."""
 
 import subprocess
 import sys

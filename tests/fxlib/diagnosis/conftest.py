@@ -1,4 +1,4 @@
-"""No detector and no shape rule may fail: for the user's sake this is only logged."""
+"""Failures of detectors and shape rules, which are only logged for users, are errors here."""
 
 import logging
 

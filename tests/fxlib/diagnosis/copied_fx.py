@@ -1,5 +1,5 @@
-"""Stands in for a library that has a copy of an older torch.fx, as Brevitas does (``brevitas.backport.fx``): classes of
-the same names that are not torch's."""
+"""A stand-in for a library with a copy of an older torch.fx, like Brevitas (``brevitas.backport.fx``): classes of the
+same names that are not torch's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Graph:
 
 
 class Tracer(torch.fx.Tracer):
-    """Keeps linear layers and convolutions with what they hold, as torch.fx does, and a class named Gate."""
+    """Keeps torch's layers, as torch.fx does, and a class named Gate as leaves."""
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
         return type(m).__name__ == "Gate" or super().is_leaf_module(m, module_qualified_name)

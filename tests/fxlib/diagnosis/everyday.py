@@ -1,4 +1,4 @@
-"""Programs as people write them: ``expects(codes, inputs)`` says what a diagnosis finds in each, in order."""
+"""Typical programs: ``expects(codes, inputs)`` says what a diagnosis finds in each, in order."""
 
 # ruff: noqa
 # fmt: off

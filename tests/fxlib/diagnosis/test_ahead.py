@@ -1,4 +1,4 @@
-"""A model that was looked at ahead is diagnosed as it is then."""
+"""A model that was prepared ahead is diagnosed in its current state."""
 
 from __future__ import annotations
 

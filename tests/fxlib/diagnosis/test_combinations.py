@@ -1,4 +1,4 @@
-"""Faults in random company and random surroundings: each is found, none hides another, none is invented."""
+"""Random combinations of faults in random surroundings: each is found, none hides another, none is invented."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def program(seed: int) -> tuple[str, list[str]]:
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """What is not found in time says nothing here: these tests run beside others on a busy machine."""
+    """No time limits, since these tests run in parallel with others on a busy machine."""
     for name in ("fxlib.diagnosis.diagnose", "fxlib.diagnosis.engine.eager_path"):
         module = sys.modules[name]
         monkeypatch.setattr(module, "_LIMITS", replace(module._LIMITS, seconds=60.0, patience=120.0))

@@ -1,4 +1,4 @@
-"""diagnose as a whole: going on past problems, partial graphs, inputs, the user's module left as it was."""
+"""diagnose as a whole: continuing past problems, partial graphs, inputs, and restoring the user's module."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def test_twenty_faults_in_a_long_file_in_one_pass(tmp_path, monkeypatch):
         f"        self.blocks = nn.Sequential({names})\n\n    def forward(self, x):\n        return self.blocks(x)\n"
     )
     assert len(text.splitlines()) > 340
-    diagnose(FIVE, tmp_path, "(torch.randn(2, 4),)")  # what torch imports at first use is not the point
+    diagnose(FIVE, tmp_path, "(torch.randn(2, 4),)")  # without torch's imports on first use
     start = time.process_time()
     report = diagnose(text, tmp_path, "(torch.randn(2, 4),)")
     seconds = time.process_time() - start
     loud = [finding for finding in report.findings if finding.loud]
     assert [f.code for f in loud] == blocks, [f.message for f in loud]
-    # Time of the processor, 0.2 s where this was written, so that other programs on the machine do not count.
+    # Processor time, so that other programs do not count; 0.2 s when this was written.
     assert seconds < 3.0
 
 

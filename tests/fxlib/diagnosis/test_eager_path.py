@@ -1,4 +1,5 @@
-"""What a misleading answer hides: the way of a normal run is explored, and findings say what has to be fixed first."""
+"""Problems hidden by a misleading answer: the path of a normal run is explored, and findings say what must be fixed
+first."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def test_what_a_misleading_answer_hides_is_found(name, tmp_path):
     body, wanted = CASES[name]
     found = report(body, tmp_path)
     assert described(found) == wanted, [finding.message for finding in found.findings]
-    # As the code stands torch.fx gets through, and so does the report.
+    # As it stands, the code is traced by torch.fx, and the report says so.
     assert found.traces and not any(finding.loud for finding in found.findings)
     assert not any(finding.severity == "error" for finding in found.findings)
 

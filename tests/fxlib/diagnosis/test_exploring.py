@@ -1,4 +1,5 @@
-"""Which ways a diagnosis follows through forward: branches, guards, handlers, modes, and what decides between them."""
+"""The paths that a diagnosis follows through forward: branches, guards, handlers, modes, and what decides between
+them."""
 
 from __future__ import annotations
 

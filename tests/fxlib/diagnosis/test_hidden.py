@@ -1,4 +1,4 @@
-"""Findings after an earlier one: what a lookup gives, what unregistered modules do, where the other way leads."""
+"""Findings after an earlier one: results of lookups, code of unregistered modules, other branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph does not take from its model: modes that the model sets itself, backward hooks, gradients, dtypes.
+"""Properties that a graph loses: modes that the model sets itself, backward hooks, gradients, dtypes.
 
 torch.fx traces each of these models without an error, and the traced module differs from it after `train()`, `eval()`,
 `half()` or `backward()`.
@@ -67,7 +67,7 @@ class Net(nn.Module):
         BODY
 """
 TRAIN = "def train(self, mode=True):\n        super().train(mode)\n        {}\n        return self"
-# What is written, and what is said at the marked place: of the constructor, of `train`, of forward.
+# The source, and the findings at the marked place: in the constructor, in `train`, in forward.
 FOUND = {
     "train of the class": ("", TRAIN.replace("def train", "⟦def train⟧").format("self.bn.eval()"), "return self.bn(x)"),
     "for all layers": (

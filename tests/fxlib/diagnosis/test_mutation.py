@@ -1,4 +1,4 @@
-"""What forward changes in place is listed with its place, and refused where that is asked for."""
+"""In-place changes by forward are listed with their place, and rejected on request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a trace takes from outside of forward: state that outlives a call, the time, ids, hooks, other graphs.
+"""What a trace reads from outside of forward: state that outlives a call, the time, ids, hooks, other graphs.
 
-torch.fx traces each of these models without a word and the traced module computes something else, or fails.
+torch.fx traces each of these models without an error, and the traced module computes something else, or fails.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def test_a_layer_that_scripts_itself_is_one_node(tmp_path):
 
 
 def test_torch_fx_is_wrong_about_each(tmp_path):
-    """What is found is true: the traced module gives something else than the model, in the first or a later call."""
+    """The findings are true: the traced module differs from the model in the first or a later call."""
     cases = [body for body, _ in STATE.values()] + [
         body.replace("⟦", "").replace("⟧", "") for (body,) in MOMENTS.values()
     ]

@@ -47,7 +47,7 @@ class Net(nn.Module):
 
 
 class Wrapping(torch.fx.Tracer):
-    """As projects have it: further leaves, and a function that is wrapped wherever it is called."""
+    """Like tracers of projects: further leaves, and a function that is wrapped wherever it is called."""
 
     def __init__(self) -> None:
         super().__init__(autowrap_functions=(rounded,))

@@ -1,4 +1,4 @@
-"""What fails inside an installed package is found at the user's call of it, and fixed there."""
+"""Failures inside an installed package are reported at the user's call, and fixed there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fxlib.diagnosis.engine.packages import is_installed, package_of, short_path
 from fxlib.diagnosis.fixes.verify import Checker
 
 PACKAGE = '''\
+import itertools
+
 import torch
 from torch import nn
 
@@ -41,6 +43,17 @@ def odd(x):
     if not isinstance(x, torch.Tensor):
         raise RuntimeError(f"a strange type: {type(x)}")
     return x + 1
+
+
+calls = itertools.count()
+
+
+def strict(x, width):
+    """Refuses a type that it does not know, and says which."""
+    if type(x) not in (torch.Tensor,) and "Fake" not in type(x).__name__:
+        raise RuntimeError(f"a type unknown to halving: {type(x)}")
+    next(calls)
+    return x[:, :width]
 
 
 def with_fallback(x):
@@ -194,6 +207,21 @@ def test_a_silent_answer_stays_where_the_call_fails_only_on_the_eager_path(writt
 def test_what_a_call_that_fails_was_misled_by_is_not_reported_besides(written):
     path = written("return odd(x) + 1")
     assert texts(path, checker(path).before.report.findings) == [("FX198", "odd(x)")]
+
+
+def test_a_type_is_refused_whatever_was_answered_before(written):
+    path = written("if x.sum() > 0:\n    x = x + 1\nreturn strict(x, 2)", "from halving import strict")
+    found = checker(path).before.report.findings
+    assert texts(path, found) == [("FX101", "x.sum() > 0"), ("FX198", "strict(x, 2)")]
+
+
+def test_what_a_call_gives_on_examples_is_found_out_once(written):
+    body = "for width in (3, 2):\n    for _ in range(9):\n        x = strict(x, width)\nreturn x"
+    written(body, "from halving import strict")
+    report = fxlib.diagnose(importlib.import_module("halving_user").Net(), torch.randn(2, 4))
+    assert {node.meta["val"].shape[1] for node in report.graph.nodes if node.op == "call_function"} == {3, 2}
+    # Of four columns three, of three two; and each once more of as many as it gives.
+    assert next(sys.modules["halving"].calls) == 4
 
 
 def test_a_module_of_a_package_is_left_out_as_a_leaf(written):

@@ -1,4 +1,4 @@
-"""Models as they are written in public repositories: findings that were false, doubled or vague there."""
+"""Models from public repositories, with findings that used to be false, doubled or vague."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_keys_of_a_traced_mapping_are_reported_once(body, codes, tmp_path):
 
 
 def test_what_torch_checks_after_a_guessed_answer_is_no_finding(tmp_path):
-    """The layer asks for the rank of its input and raises; without example inputs the answer is a guess."""
+    """The layer checks the rank of its input and raises; without example inputs the answer is a guess."""
     text = net("return super().forward(x)", base="nn.BatchNorm2d", init="super().__init__(3)")
     assert "FX199" not in diagnose(text, tmp_path, None).codes()
     assert "FX102" in diagnose(text, tmp_path, None).codes()
@@ -82,7 +82,7 @@ def test_what_fails_for_another_reason_is_no_traced_value_for_what_follows(tmp_p
     report = diagnose(net(body), tmp_path)
     assert report.codes() == ["FX199"]
     assert "get_world_size" in report.findings[0].message
-    # What torch.fx does not take is a traced value all the same.
+    # It still is a traced value that torch.fx does not accept.
     assert diagnose(net("for _ in range(len(x)):\n    x = x + 1\nreturn x"), tmp_path).codes() == ["FX120"]
     assert diagnose(net("for _ in range(x.shape[0]):\n    x = x + 1\nreturn x"), tmp_path).codes() == ["FX133"]
 

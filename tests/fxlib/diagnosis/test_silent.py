@@ -1,4 +1,4 @@
-"""What torch.fx gets wrong without a word: fxlib traces it to the same graph, and a diagnosis tells.
+"""Silent errors of torch.fx: fxlib traces to the same graph, and a diagnosis reports them.
 
 Each way of being wrong has a rule; the rule's own example is traced by both libraries.
 """
@@ -114,7 +114,7 @@ BY_OTHER_WAYS = [
 
 @pytest.mark.parametrize("line", BY_OTHER_WAYS)
 def test_an_update_of_a_submodules_buffer_in_another_way(line, tmp_path):
-    """Found on its line, and put back; a buffer with NaN in it that nobody writes to is none."""
+    """Found on its line, and restored; an unwritten buffer with NaN is not reported."""
     source = f"""
         import torch
         from torch import nn

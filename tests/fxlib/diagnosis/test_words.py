@@ -1,4 +1,4 @@
-"""What a finding says, word for word. That those of all rules are plain is asserted beside their examples."""
+"""The exact texts of findings. Tests of the rules' examples assert that all texts are plain."""
 
 from __future__ import annotations
 

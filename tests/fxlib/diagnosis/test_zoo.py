@@ -1,4 +1,4 @@
-"""Models that nobody wrote for these tests: the verdict of torch.fx, and no warning that is not true."""
+"""Third-party models: the verdict of torch.fx, and no false warnings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ENTRIES = _entries()
 
 
 def both(entry, model, inputs):
-    """What torch.fx says of a model (of its own, since proxies stay on it), and our report."""
+    """The result of torch.fx for a model (a separate one, since proxies stay on it), and our report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -80,7 +80,7 @@ def check_warnings(entry, code, report):
 
 
 def check_hidden(entry, report):
-    """What is said to come up once an argument's default is taken does so."""
+    """Findings that are announced for an argument's default do appear with it."""
     defaults = {f.span: f.data["argument"] for f in report.findings if f.code == "FX201" and f.data.get("argument")}
     for finding in report.findings:
         if finding.hidden_by in defaults and finding.code.startswith("FX1"):

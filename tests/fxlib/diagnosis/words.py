@@ -18,6 +18,6 @@ def assert_plain(findings: Iterable[Finding]) -> None:
     for finding in findings:
         texts = [finding.message, *(note.message for note in finding.related if note.kind != "torch")]
         assert not any(RIDDLES.search(text) for text in texts)
-        # What stands in backticks, and what an exception says, is not ours.
+        # Text in backticks, and texts of exceptions, are not ours.
         own = re.sub(r"`[^`]*`|\w+Error: .*", "", finding.message)
         assert len(re.findall(r"[.!?](?= [A-Z])", own)) <= 1 and len(own) <= 170, finding.message

@@ -1,4 +1,4 @@
-"""The alias analysis against what torch does: a result called new memory never shares any, and writes are found in
+"""The alias analysis against what torch does: a result reported as new memory never shares any, and writes are found in
 every spelling."""
 
 import warnings

@@ -1,5 +1,5 @@
-"""Modules that do not do what their class says, and models that write to what they hold: every pass and the lowering
-agree with eager, in later calls too, and leave the model and the examples as they were."""
+"""Modules that behave differently from their class, and models that write to their own state: every pass and the
+lowering agree with eager, in later calls too, and restore the model and the examples."""
 
 from __future__ import annotations
 

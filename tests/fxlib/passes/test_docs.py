@@ -1,4 +1,4 @@
-"""The examples of docs/passes.md run as they stand."""
+"""The examples of docs/passes.md run unchanged."""
 
 import re
 from pathlib import Path

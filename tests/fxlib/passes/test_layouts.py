@@ -1,5 +1,5 @@
-"""Code that depends on memory layout, or that changes values in place while others look, stays right when convolutions
-are packed or quantized.
+"""Code that depends on memory layout, or that visibly changes values in place, stays correct when convolutions are
+packed or quantized.
 """
 
 import pytest

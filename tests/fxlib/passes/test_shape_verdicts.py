@@ -1,4 +1,4 @@
-"""Rules never accept what torch refuses: every operator with a rule, on every dtype and a few ranks."""
+"""Rules never accept calls that torch rejects: every operator with a rule, on every dtype and a few ranks."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""What docs/fxlib.md shows runs, and prints what it says."""
+"""The examples of docs/fxlib.md run, and print what it says."""
 
 import contextlib
 import inspect

@@ -1,4 +1,4 @@
-"""Models of timm and transformers as their users call them, small and with random weights: a model and an example call.
+"""Models of timm and transformers with typical calls, small and with random weights: a model and an example call.
 
 The list was made before any of its models was lowered: for timm one model of each of 30 families, for transformers
 the architectures of `models` in their default settings, and more that many people use.
@@ -19,7 +19,7 @@ from .models import SMALL, TRANSFORMERS, timm_models
 
 @dataclass(frozen=True)
 class Call:
-    """A model and what it is called with."""
+    """A model and its arguments."""
 
     family: str
     name: str

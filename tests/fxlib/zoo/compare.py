@@ -1,4 +1,4 @@
-"""Tracing one model with torch.fx and with fxlib, and telling where they differ."""
+"""Tracing one model with torch.fx and with fxlib, and finding where they differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .models import Entry, on_meta
 
 @dataclass
 class Comparison:
-    """What came of one model: ``verdict`` is ``traced``, the name of the error's class, or ``not built``."""
+    """The result for one model: ``verdict`` is ``traced``, the name of the error's class, or ``not built``."""
 
     entry: Entry
     verdict: str = "traced"

@@ -1,4 +1,4 @@
-"""``fxlens record``: a program runs as it would, and what it did with its modules is in a file afterwards."""
+"""``fxlens record``: a program runs normally, and a file then has the constructions and calls of its modules."""
 
 import contextlib
 import importlib

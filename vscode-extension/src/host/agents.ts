@@ -1,4 +1,4 @@
-/** The tools that agents of VS Code may call. The manifest says when to use each; the server answers. */
+/** The tools that agents of VS Code may call. The manifest describes them; the server answers. */
 import * as vscode from 'vscode';
 import type { Lens } from './lens';
 import { ask } from '../protocol/agents';
@@ -31,7 +31,7 @@ export function registerAgents(lens: Lens, names: string[]): vscode.Disposable[]
   }));
 }
 
-/** The server's answer; throws what the agent should read instead. */
+/** The server's answer; throws an error for the agent to read. */
 async function answer(lens: Lens, tool: string, input: Input, token: vscode.CancellationToken): Promise<string> {
   const client = await lens.settled();
   if (!client) throw new Error('The FX Lens server is not running. Its status item says why.');

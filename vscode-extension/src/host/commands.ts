@@ -35,7 +35,7 @@ async function traceNow(lens: Lens): Promise<void> {
   await client?.sendRequest(protocol.trace, { uri: client.code2ProtocolConverter.asUri(source) });
 }
 
-/** Writes the construction that was found into a comment above its class: a command of the server. */
+/** Writes the found construction into a comment above its class: a command of the server. */
 async function keep(lens: Lens): Promise<void> {
   const source = activeSource();
   const name = source && await lens.pickTarget(source, { traced: false });
@@ -71,7 +71,7 @@ async function showMenu(lens: Lens): Promise<void> {
       run: () => vscode.commands.executeCommand('workbench.action.openSettings', '@ext:fxlens.fx-lens'),
     },
   ];
-  // Where there is no torch, nothing else helps.
+  // Without torch, nothing else helps.
   items.splice(state === 'error' ? 0 : 2, 0, { label: '$(snake) Choose interpreter…', description: interpreter ?? undefined, run: 'fxlens.chooseInterpreter' });
   if (!vscode.workspace.isTrusted) {
     items.unshift({ label: '$(shield) Manage workspace trust', run: 'workbench.trust.manage' });
@@ -84,7 +84,7 @@ async function showMenu(lens: Lens): Promise<void> {
   else await picked?.run();
 }
 
-/** With the Python extension, whose choice all extensions share; else in our own setting. */
+/** By the Python extension, whose choice all extensions share; otherwise by our own setting. */
 async function chooseInterpreter(): Promise<void> {
   if (vscode.extensions.getExtension('ms-python.python')) await vscode.commands.executeCommand('python.setInterpreter');
   else await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.python');

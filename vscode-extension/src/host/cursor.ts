@@ -4,7 +4,7 @@ import { cursor } from '../protocol/lsp';
 import { SCHEME, activeDocument, sourceOf } from './code/addresses';
 import type { Lens } from './lens';
 
-/** While the cursor moves on, nothing is sent. */
+/** Nothing is sent while the cursor keeps moving. */
 const REST_MS = 300;
 
 /** Where a cursor is, or was. */
@@ -13,7 +13,7 @@ export interface Place {
   line: number;
 }
 
-/** The place of an editor's cursor, unless it shows no source. Where nobody types in a notebook, it is in the class of the selected cell. */
+/** The place of an editor's cursor, unless it shows no source. In a notebook without an active editor, it is the selected cell. */
 export function cursorOf(editor = vscode.window.activeTextEditor): Place | undefined {
   const document = editor?.document ?? activeDocument();
   if (!document || document.uri.scheme === SCHEME || !sourceOf(document)) return undefined;
@@ -21,7 +21,7 @@ export function cursorOf(editor = vscode.window.activeTextEditor): Place | undef
   return { uri: document.uri, line };
 }
 
-/** Sends a place, else that of the cursor. */
+/** Sends a place, by default that of the cursor. */
 export function tellCursor(lens: Pick<Lens, 'client'>, place = cursorOf()): void {
   const client = lens.client?.isRunning() ? lens.client : undefined;
   if (client && place) void client.sendNotification(cursor, { uri: client.code2ProtocolConverter.asUri(place.uri), line: place.line });

@@ -1,4 +1,4 @@
-/** Example inputs, kept where everyone who reads the model sees them: in a comment on its class. */
+/** Example inputs, stored where every reader of the model sees them: in a comment on its class. */
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { type InputsAnswer, inputs, tryInputs } from '../protocol/inputs';
@@ -26,7 +26,7 @@ export async function editInputs(lens: Lens, uri: unknown, target: unknown): Pro
   await vscode.commands.executeCommand('fxlens.writeInputs', params.uri, name, text);
 }
 
-/** A line to edit, with what comes of it under it, and a button for earlier ones. */
+/** An input line with its verdict below, and a button for earlier ones. */
 function ask(client: LanguageClient, params: { uri: string; target: string }, known: InputsAnswer, earlier: string[]): Promise<string | undefined> {
   const box = vscode.window.createInputBox();
   const prompt = 'The construction, an arrow, and the arguments of forward';

@@ -1,4 +1,4 @@
-/** What lives as long as the extension is active: the client, its interpreter, the log and the status item. */
+/** The state of the active extension: the client, its interpreter, the log and the status item. */
 import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { State } from 'vscode-languageclient';
@@ -16,24 +16,24 @@ import { recordChanged } from '../protocol/graph';
 const STOP_MS = 10_000;
 const NO_PYTHON = 'FX Lens found no Python 3.10 or newer to run its server.';
 
-/** Gives the server the text of a file that was closed while it started, as a preview is when another one takes its place. */
+/** Reopens a file for the server that was closed during its start, such as a replaced preview. */
 export async function openAgain(source: vscode.Uri): Promise<void> {
   if (String(source).endsWith('.ipynb')) return;
-  await vscode.workspace.openTextDocument(source).then(undefined, () => undefined);  // it may be gone
+  await vscode.workspace.openTextDocument(source).then(undefined, () => undefined);  // it may have been deleted
 }
 
 export class Lens implements vscode.Disposable {
   readonly logger = createLogger();
   readonly status = new StatusItem();
   readonly version: string;
-  /** What is remembered in this workspace. */
+  /** The persistent state of this workspace. */
   readonly memory: vscode.Memento;
   client: LanguageClient | undefined;
   serverInterpreter: string | undefined;
   /** Starts and stops run one after the other: a restart during a start must not leave two servers. */
   private queue: Promise<void> = Promise.resolve();
   private readonly records = new vscode.EventEmitter<vscode.Uri>();
-  /** Fires when a document has been traced again; every view of it is then out of date. */
+  /** Fires when a document has been traced again, so that its views are out of date. */
   readonly onDidChangeRecord = this.records.event;
 
   readonly selections = new Selections();
@@ -47,7 +47,7 @@ export class Lens implements vscode.Disposable {
     this.version = (context.extension.packageJSON as { version: string }).version;
   }
 
-  /** Starts what the server's libraries hold, in the server's interpreter. */
+  /** Runs a module of the server's libraries in the server's interpreter. */
   get script(): string {
     return this.context.asAbsolutePath('bundled/serve.py');
   }
@@ -67,13 +67,13 @@ export class Lens implements vscode.Disposable {
     return this.enqueue(() => this.doStop());
   }
 
-  /** The running client, once a start under way is over. */
+  /** The running client, after a pending start. */
   async settled(): Promise<LanguageClient | undefined> {
     await this.queue;
     return this.client?.isRunning() ? this.client : undefined;
   }
 
-  /** The same; when there is none, says so to the user. */
+  /** The same; tells the user if there is none. */
   async requireClient(): Promise<LanguageClient | undefined> {
     const client = await this.settled();
     if (client) return client;
@@ -87,7 +87,7 @@ export class Lens implements vscode.Disposable {
     this.picks.fire({ source, names });
   }
 
-  /** The record of a file, with the class that the cursor is in now: while a server starts, it may go elsewhere. */
+  /** The record of a file, with the class at the cursor now, which may have moved while the server started. */
   private async recordHere(source: vscode.Uri, running = this.requireClient()): Promise<RecordAnswer | null> {
     const here = cursorOf();
     const client = await running;
@@ -99,15 +99,15 @@ export class Lens implements vscode.Disposable {
     return answer;
   }
 
-  /** The class that the cursor is in, where it has a graph, and a server runs. */
+  /** The class at the cursor, if it has a graph and a server runs. */
   async targetHere(source: vscode.Uri): Promise<string | undefined> {
     const answer = await this.recordHere(source, this.settled());
     return answer?.record.targets.find(({ name, nodes }) => name === answer.cursor && nodes.length)?.name;
   }
 
   /**
-   * The class at the cursor, else one of the file, chosen by the user where there are several. `traced`: only of those that have a
-   * graph; `captured`: also what torch.export or torch.compile captured of it.
+   * The class at the cursor, otherwise one of the file, chosen by the user if there are several. `traced`: only
+   * classes with a graph; `captured`: also their graphs from torch.export and torch.compile.
    */
   async pickTarget(source: vscode.Uri, { traced = true, captured = false } = {}): Promise<string | undefined> {
     const answer = await this.recordHere(source);
@@ -130,13 +130,13 @@ export class Lens implements vscode.Disposable {
     if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
   }
 
-  /** Tells the server to ask for its settings again; the interpreter is one of them. */
+  /** Makes the server request its settings again, including the interpreter. */
   async settingsChanged(): Promise<void> {
     await this.queue;
     if (this.client?.isRunning()) await this.client.sendNotification('workspace/didChangeConfiguration', { settings: null });
   }
 
-  /** The workspace is trusted now: the server may run its models, and an interpreter found in it may run the server. */
+  /** Handles new trust: the server may run the workspace's models, and an interpreter in the workspace may run the server. */
   async trustGranted(): Promise<void> {
     await this.queue;
     if (!this.client?.isRunning()) return this.start();
@@ -165,7 +165,7 @@ export class Lens implements vscode.Disposable {
     this.serverInterpreter = python;
     if (!python) {
       this.fail(NO_PYTHON);
-      // Commands do not wait until it is read.
+      // Commands do not wait until the message is read.
       void vscode.window.showErrorMessage(NO_PYTHON, 'Open settings').then(picked =>
         picked && vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.serverPython'));
       return;
@@ -192,7 +192,7 @@ export class Lens implements vscode.Disposable {
     try {
       await client?.dispose(STOP_MS);
     } catch (error) {
-      // A server that does not end by itself is killed by the client; the next one starts all the same.
+      // The client kills a server that does not end by itself; the next one starts regardless.
       this.logger.warn(`The server was stopped: ${String(error)}`);
     }
   }

@@ -1,6 +1,6 @@
 /**
- * Fix all of a notebook on saving: VS Code asks about its first cell alone. Where that is prose, which the server does not see, the
- * question is about the first cell of Python.
+ * Fix all of a notebook on saving: VS Code requests it for the first cell only. If that is Markdown, which the server
+ * does not see, the request is made for the first Python cell.
  */
 import * as vscode from 'vscode';
 import { CodeActionRequest } from 'vscode-languageclient';

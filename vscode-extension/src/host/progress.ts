@@ -1,4 +1,4 @@
-/** A request that takes a while, with a notification that shows how far the server is and has a button to cancel it. */
+/** A slow request, with a notification that shows its progress and can cancel it. */
 import * as crypto from 'node:crypto';
 import * as vscode from 'vscode';
 import { WorkDoneProgress } from 'vscode-languageclient';

@@ -1,6 +1,6 @@
 /**
  * Finds interpreters: the one that has the user's torch, for the worker, and one that runs the server.
- * Nothing in the workspace is looked at, let alone run, before the workspace is trusted.
+ * Nothing in the workspace is read or run before it is trusted.
  */
 import { execFile } from 'node:child_process';
 import * as fs from 'node:fs';
@@ -13,10 +13,10 @@ import { readSettings } from './settings';
 const OLDEST: [number, number] = [3, 10];
 const WINDOWS = process.platform === 'win32';
 const ON_PATH = WINDOWS ? ['python', 'py'] : ['python3', 'python'];
-/** Environments of a folder, in the order in which they are taken, and the interpreter of one. */
+/** Environments of a folder, in order of preference, and the interpreter of one. */
 const ENVIRONMENTS = ['.venv', 'venv'];
 const EXECUTABLE = WINDOWS ? 'Scripts/python.exe' : 'bin/python';
-/** How long the making of an environment may take. */
+/** How long creating an environment may take. */
 const MAKING_MS = 60_000;
 
 /** The part of the Python extension's API that is used here. */
@@ -41,9 +41,9 @@ export async function onInterpreterChange(changed: () => void): Promise<vscode.D
   return api?.environments.onDidChangeActiveEnvironmentPath(changed) ?? new vscode.Disposable(() => {});
 }
 
-/** Calls `changed` when an environment is made in a folder of the workspace, or goes. */
+/** Calls `changed` when an environment is created in a workspace folder, or deleted. */
 export function onEnvironmentMade(changed: () => void): vscode.Disposable {
-  // What is written into a folder that has just been made is not always reported: the folder itself says that something comes.
+  // Files in a new folder are not always reported, so a new folder is watched itself.
   const made = `{${ENVIRONMENTS.flatMap(name => [name, `${name}/pyvenv.cfg`, `${name}/${EXECUTABLE}`]).join(',')}}`;
   const waiting = new Set<NodeJS.Timeout>();
   const watchers = (vscode.workspace.workspaceFolders ?? []).map(folder => {
@@ -83,13 +83,13 @@ function fromFolder(scope?: vscode.Uri): Interpreter | undefined {
   return candidates.find(({ python }) => fs.existsSync(python));
 }
 
-/** An interpreter for models, '' when none may be used, and in a few words why it is that one. */
+/** An interpreter for models, '' when none may be used, and the reason in a few words. */
 export interface Interpreter {
   python: string;
   pythonFrom: string;
 }
 
-/** The interpreter of the models of `scope`: the setting, else the Python extension's, else the folder's .venv, else the path's. */
+/** The interpreter of the models of `scope`: from the setting, the Python extension, the folder's .venv, or the path. */
 export async function workerPython(scope: vscode.Uri | undefined, logger: Logger): Promise<Interpreter> {
   if (!vscode.workspace.isTrusted) return { python: '', pythonFrom: '' };
   const setting = readSettings(scope).python;
@@ -119,7 +119,7 @@ async function findOnPath(): Promise<string | undefined> {
   return undefined;
 }
 
-/** Asks the interpreter for its version, from a folder that holds no module of the user and with no path of theirs. */
+/** Asks the interpreter for its version, in a folder without user modules, and without the user's path. */
 export function isNewEnough(python: string): Promise<boolean> {
   const code = 'import sys; print(*sys.version_info[:2])';
   return new Promise(resolve => {

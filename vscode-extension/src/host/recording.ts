@@ -5,7 +5,7 @@ import { activeSource } from './code/addresses';
 import type { Lens } from './lens';
 import { serverPython, workerPython } from './python';
 
-/** In a terminal, where the program may ask and be interrupted; then the file is traced again with what was seen. */
+/** Runs it in a terminal, where the program may read input and be interrupted; then the file is traced again with the recording. */
 export async function recordRun(lens: Lens): Promise<void> {
   const source = activeSource();
   if (!source) return;

@@ -1,4 +1,4 @@
-/** The pages of the rules: what a problem means, and what to do about it. */
+/** The pages of the rules: the meaning of a problem, and how to fix it. */
 import * as vscode from 'vscode';
 
 const SOURCE = 'fxlens';
@@ -7,7 +7,7 @@ interface Rule extends vscode.QuickPickItem {
   page: vscode.Uri;
 }
 
-/** Opens the page of the rule under the cursor; else of one that the user picks from those of the open files. */
+/** Opens the page of the rule at the cursor; otherwise of one chosen from those of the open files. */
 export async function openRule(): Promise<void> {
   const editor = vscode.window.activeTextEditor;
   const here = editor ? rules(vscode.languages.getDiagnostics(editor.document.uri).filter(each => each.range.contains(editor.selection.active))) : [];

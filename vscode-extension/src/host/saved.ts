@@ -1,7 +1,7 @@
-/** Says that something was saved, and leads to it. */
+/** Reports a saved file, with a button to open it. */
 import * as vscode from 'vscode';
 
-/** `file` is what *Open* opens. */
+/** *Open* opens `file`. */
 export async function saved(text: string, file: vscode.Uri): Promise<void> {
   const picked = await vscode.window.showInformationMessage(text, 'Open', 'Reveal');
   if (picked === 'Open') await vscode.commands.executeCommand('vscode.open', file);

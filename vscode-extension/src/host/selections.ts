@@ -1,4 +1,4 @@
-/** Who made the selection of an editor: the user, or a view that moved it. A view must not take its own for the user's. */
+/** Tells whether the user or a view made an editor's selection, so that a view does not react to its own. */
 import * as vscode from 'vscode';
 import type { Range } from 'vscode-languageclient';
 
@@ -8,9 +8,9 @@ const ECHO_MS = 10_000;
 type Selected = readonly vscode.Selection[];
 
 export class Selections implements vscode.Disposable {
-  /** The author of each editor's selection, where that is a view. */
+  /** The view that made each editor's selection, if any. */
   private readonly made = new WeakMap<vscode.TextEditor, { key: string; by: object }>();
-  /** What views selected and VS Code has not reported yet. It reports each in turn, also one that the next has replaced. */
+  /** Selections by views that VS Code has not reported yet. It reports each in turn, even one that was already replaced. */
   private expected: { editor: vscode.TextEditor; key: string; by: object; at: number }[] = [];
   private readonly subscription: vscode.Disposable;
 
@@ -28,10 +28,10 @@ export class Selections implements vscode.Disposable {
     this.made.set(editor, { key, by });
     const now = Date.now();
     this.expected = this.expected.filter(each => now - each.at < ECHO_MS);
-    if (key !== before) this.expected.push({ editor, key, by, at: now }); // VS Code does not report a selection that was there already
+    if (key !== before) this.expected.push({ editor, key, by, at: now }); // VS Code does not report an unchanged selection
   }
 
-  /** The view that made the present selection of this editor; undefined when the user did. */
+  /** The view that made the current selection of this editor; undefined if the user did. */
   by(editor: vscode.TextEditor): object | undefined {
     const made = this.made.get(editor);
     return made?.key === keyOf(editor.selections) ? made.by : undefined;
@@ -49,7 +49,7 @@ export class Selections implements vscode.Disposable {
       this.made.delete(textEditor);
       return;
     }
-    // Each is reported once, in order: the same selection, made later by a command of the user, is the user's.
+    // Each is reported once, in order: the same selection made later is the user's.
     const at = this.expected.indexOf(echo);
     this.expected = this.expected.filter((each, index) => each.editor !== textEditor || index > at);
     this.made.set(textEditor, { key, by: echo.by });

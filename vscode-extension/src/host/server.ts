@@ -14,7 +14,7 @@ import { SECTION } from './settings';
 export const DOCUMENTS = [
   { language: 'python', scheme: 'file' },
   { language: 'python', scheme: 'untitled' },
-  // Cells: the server says which notebooks it wants.
+  // Cells: the server declares which notebooks it handles.
   { language: 'python', notebook: '*' },
   // The views: the server also answers hover, shapes and go-to-definition in them.
   { scheme: 'fxlens' },
@@ -26,7 +26,7 @@ const LENS_COMMANDS = [
 ];
 
 export function createClient(python: string, script: string, logger: Logger): LanguageClient {
-  // -I: no path, no environment variable and no working folder of the user decides what the server imports.
+  // -I: the user's path, environment variables and working folder must not affect the server's imports.
   const serverOptions: ServerOptions = {
     command: python,
     args: ['-I', script],
@@ -50,7 +50,7 @@ export function createClient(python: string, script: string, logger: Logger): La
   return client;
 }
 
-/** Puts the interpreter that was found in place of an empty `fxlens.python`, so that the server need not look for one. */
+/** Replaces an empty `fxlens.python` by the found interpreter, so that the server need not search for one. */
 async function fillIn(params: ConfigurationParams, answer: unknown, logger: Logger): Promise<any> {
   if (!Array.isArray(answer)) return answer;
   return Promise.all(params.items.map(async (item, index) => {
@@ -60,7 +60,7 @@ async function fillIn(params: ConfigurationParams, answer: unknown, logger: Logg
   }));
 }
 
-/** Tells the server which commands a code lens may name: those of other editors are not these. */
+/** Tells the server which commands a code lens may use, since other editors lack them. */
 class OwnCommands implements StaticFeature {
   fillClientCapabilities(capabilities: ClientCapabilities): void {
     capabilities.experimental = { commands: LENS_COMMANDS };

@@ -1,4 +1,4 @@
-/** The settings as the extension reads them; package.json describes them, the server reads its own over the protocol. */
+/** The settings that the extension reads; package.json describes them, and the server gets its own over the protocol. */
 import * as vscode from 'vscode';
 
 export const SECTION = 'fxlens';

@@ -1,4 +1,4 @@
-/** The status item: what the server does, how many problems the active file has, and what the captures do with the class at the cursor. */
+/** The status item: the server's state, the number of problems in the active file, and the captures' verdicts on the class at the cursor. */
 import * as vscode from 'vscode';
 import type { StatusParams } from '../protocol/lsp';
 import { activeDocument, fileOf, notebookOf } from './code/addresses';
@@ -11,7 +11,7 @@ export interface Appearance {
   severity: 'none' | 'warning' | 'error';
 }
 
-/** What the item shows for a state of the server, a count of problems and one of classes that were not judged; no VS Code in it. */
+/** The item's content for a server state and the numbers of problems and unjudged classes; independent of VS Code. */
 export function appearance(status: StatusParams, problems: number, unjudged = 0): Appearance {
   const left = unjudged ? `${unjudged} ${unjudged === 1 ? 'class' : 'classes'} not judged` : '';
   const lines = [

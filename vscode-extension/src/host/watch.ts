@@ -1,11 +1,11 @@
-/** Classes that the user watches: they mean them to be captured. */
+/** Classes that the user watches, which are meant to be captured. */
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { activeSource } from './code/addresses';
 import type { Lens } from './lens';
 import { SECTION } from './settings';
 
-/** Watches a class from now on, or no longer: in the settings of the workspace, or the user's where there is none. */
+/** Starts or stops watching a class: in the workspace's settings, or the user's if there is no workspace. */
 export async function watch(lens: Lens, uri: unknown, target: unknown): Promise<void> {
   const source = typeof uri === 'string' ? vscode.Uri.parse(uri) : activeSource();
   if (!source) return;
@@ -17,7 +17,7 @@ export async function watch(lens: Lens, uri: unknown, target: unknown): Promise<
   await settings.update('watch', toggled(settings.get<string[]>('watch', []), entry(source.fsPath, folder?.uri.fsPath, name)), where);
 }
 
-/** A class as the setting names it: `models/net.py::Net`. */
+/** The name of a class in the setting: `models/net.py::Net`. */
 export function entry(file: string, folder: string | undefined, name: string): string {
   const shown = folder ? path.relative(folder, file).split(path.sep).join('/') : file;
   return `${shown}::${name}`;

@@ -1,7 +1,7 @@
-/** A page's way to its host, and to its own elements. */
+/** A page's connection to its host, and access to its elements. */
 declare function acquireVsCodeApi(): { postMessage(message: unknown): void };
 
-/** What sends messages of this kind to the host; to be called once. */
+/** A function that sends messages of this type to the host; call it once. */
 export function connect<Message>(): (message: Message) => void {
   const host = acquireVsCodeApi();
   return message => host.postMessage(message);

@@ -1,4 +1,4 @@
-/** What the documents of all pages have in common: fixed markup, no word of the user's in it, and a policy that allows only their own files. */
+/** Shared by the documents of all pages: fixed markup without user text, and a policy that allows only their own files. */
 
 export interface PageFiles {
   script: string;
@@ -10,10 +10,10 @@ export interface PageFiles {
 
 export interface Page {
   title: string;
-  /** What stands in `<body>`. */
+  /** The content of `<body>`. */
   body: string;
   attributes?: string;
-  /** What the policy allows beside the page's script and style. */
+  /** What the policy allows besides the page's script and style. */
   scripts?: string;
   others?: string;
 }

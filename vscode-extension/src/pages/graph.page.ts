@@ -1,4 +1,4 @@
-/** The page of the graph. It knows its host by messages only, so it runs in a plain browser too. */
+/** The page of the graph. It uses its host only by messages, so it also runs in a plain browser. */
 import './graph/graph.css';
 import { type ExportFormat, type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
 import { Drawing } from './graph/drawing';
@@ -18,24 +18,24 @@ const search = element<HTMLInputElement>('search');
 const targets = element<HTMLSelectElement>('targets');
 let drawing: Drawing | undefined;
 let warmth: Heat | undefined;
-/** Of a run on the example inputs, and the model that was run; empty once the source or the model is another one. */
+/** Values of a run on the example inputs, and its model; empty once the source or the model has changed. */
 let ranges: Ranges = {};
 let ran = '';
 let selected: string[] = [];
 let shown = '';
 let latest = 0;
 let hit = 0;
-/** Whether the source has moved on from the drawing that is on its way, or there. */
+/** Whether the source has changed since the pending or shown drawing. */
 let outdated = false;
 
 async function showGraph(view: GraphView): Promise<void> {
   const turn = ++latest;
   const started = performance.now();
   const layout = await layOut(view.dot);
-  if (turn !== latest) return; // a newer one came meanwhile
+  if (turn !== latest) return; // superseded by a newer one
   const same = `${view.file}:${view.target}:${view.direction}`;
   if (ran !== modelOf(view)) ranges = {};
-  document.body.dataset.state = 'graph'; // before it is fitted: a hidden box has no size
+  document.body.dataset.state = 'graph'; // before fitting, since a hidden box has no size
   setPartial(view.partial);
   const held = drawing?.held();
   drawing = new Drawing(layout.svg, view, { picked, toggled, reached: box => viewport.reveal(box) });
@@ -44,7 +44,7 @@ async function showGraph(view: GraphView): Promise<void> {
   document.body.dataset.drawn = String(Math.round(performance.now() - started));
   targets.replaceChildren(...view.targets.map(name => new Option(name, name, false, name === view.target)));
   element('file').textContent = view.file;
-  // Names of nodes are those of the trace: of what torch captured there are no values.
+  // Values belong to nodes of the trace, not to torch's captured graphs.
   element('run').hidden = view.target.includes(' (');
   element('parameters').setAttribute('aria-pressed', String(view.parameters));
   element('direction').setAttribute('aria-pressed', String(view.direction === 'LR'));
@@ -55,7 +55,7 @@ async function showGraph(view: GraphView): Promise<void> {
   runSearch(false);
   select(selected, false);
   minimap.show(layout.svg);
-  if (held) drawing.hold(held); // the box with the keyboard went with the old drawing
+  if (held) drawing.hold(held); // the focused box was part of the old drawing
 }
 
 function select(names: string[], reveal: boolean): void {
@@ -68,7 +68,7 @@ function select(names: string[], reveal: boolean): void {
 
 const modelOf = (view: GraphView) => `${view.file}:${view.target}`;
 
-/** The values of a run: they colour the boxes, and the first that is not finite is shown. */
+/** The values of a run: they colour the boxes, and the first non-finite node is shown. */
 function showValues(target: string, found: Ranges, first: string | null): void {
   if (!drawing || drawing.view.target !== target) return;
   [ranges, ran] = [found, modelOf(drawing.view)];
@@ -79,7 +79,7 @@ function showValues(target: string, found: Ranges, first: string | null): void {
   select(first ? [first] : selected, true);
 }
 
-/** What the boxes can be coloured by: their kind, what is known of their cost, and the values of a run. */
+/** The choices for colouring the boxes: kind, known costs, and the values of a run. */
 function offerColours(view: GraphView): void {
   const chosen = colours.value;
   const costs = measures(view, ranges).map(measure => new Option(COLOURS[measure].title, measure, false, measure === chosen));
@@ -113,7 +113,7 @@ function toggled(id: string): void {
 
 const setOptions = (options: Options) => send({ type: 'options', options });
 
-/** One line per fact, text only: the names come from the user's code. */
+/** One line per fact, as plain text, since names come from the user's code. */
 function showDetails(nodes: NodeInfo[]): void {
   const details = element('details');
   details.hidden = nodes.length === 0;
@@ -217,7 +217,7 @@ const actions: Record<string, () => void> = {
 };
 for (const [id, run] of Object.entries(actions)) element(id).addEventListener('click', run);
 
-// One stop for Tab; within the toolbar arrow keys go from button to button.
+// The toolbar is one Tab stop; arrow keys move between its buttons.
 const buttons = ['heat', ...Object.keys(actions)].map(id => element(id)).sort((one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
 buttons.forEach((button, index) => {
   button.tabIndex = index ? -1 : 0;

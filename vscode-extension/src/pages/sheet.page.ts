@@ -5,7 +5,7 @@ import { connect, element } from './connection';
 
 const send = connect<FromSheet>();
 
-/** Node to the rows that are about it alone, and about others too. */
+/** Node to the rows about it alone, and to those also about others. */
 let rows: { element: HTMLElement; nodes: string[] }[] = [];
 
 function made<K extends keyof HTMLElementTagNameMap>(name: K, text = '', className = ''): HTMLElementTagNameMap[K] {
@@ -48,7 +48,7 @@ function choice({ name, label, value, options }: Choice): HTMLElement {
   }
   box.value = value;
   box.addEventListener('change', () => send({ type: 'choose', name, value: box.value }));
-  // A closed list changes with each press of an arrow, and each change is a job: the arrows open it, Enter chooses.
+  // In a closed list each arrow key would change the choice and start a job, so arrows open it and Enter chooses.
   box.addEventListener('keydown', event => {
     if (!event.key.startsWith('Arrow')) return;
     event.preventDefault();
@@ -113,7 +113,7 @@ function pick(nodes: string[], focus: boolean): void {
   send({ type: 'reveal', names: nodes, focus });
 }
 
-/** Marks the rows of these nodes; a row about many nodes, such as a part, is marked when all of them are. */
+/** Marks the rows of these nodes; a row about several nodes, such as a part, is marked if all of them are. */
 function select(names: string[], reveal: boolean): void {
   const wanted = new Set(names);
   let first: HTMLElement | undefined;
@@ -124,7 +124,7 @@ function select(names: string[], reveal: boolean): void {
   }
   if (!reveal || !first) return;
   const { top, bottom } = first.getBoundingClientRect();
-  // Up and down only: what scrolls into view by itself also scrolls sideways in a wide table.
+  // Vertically only: scrollIntoView would also scroll a wide table sideways.
   if (top < 60) window.scrollBy(0, top - 60);
   else if (bottom > window.innerHeight) window.scrollBy(0, bottom - window.innerHeight + 20);
 }

@@ -10,7 +10,7 @@ export interface AskParams {
 }
 
 export interface AskAnswer {
-  /** JSON, of at most 2,000 bytes where the arguments allow no more. */
+  /** JSON, of at most 2,000 bytes unless the arguments allow more. */
   text: string;
 }
 

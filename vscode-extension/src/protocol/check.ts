@@ -1,4 +1,4 @@
-/** Small checks on the shape of messages: what comes from a web page, or from a server of another version, is not trusted. */
+/** Small checks of messages, since those from a web page, or from a server of another version, are not trusted. */
 
 export type Check = (value: unknown) => boolean;
 export const text: Check = value => typeof value === 'string';

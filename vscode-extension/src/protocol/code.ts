@@ -1,4 +1,4 @@
-/** Texts that are made of a target: the generated forward, and others. */
+/** Texts made from a target: the generated forward, and others. */
 import { RequestType } from 'vscode-languageclient';
 import type { Place } from './graph';
 import type { TraceRecord } from './record';
@@ -9,7 +9,7 @@ export interface CodeParams {
   uri: string;
   target: string;
   view: View;
-  /** Do not wait for a trace under way: a notification comes when there is something newer. */
+  /** Do not wait for a running trace: a notification reports newer results. */
   now?: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface RecordAnswer {
   /** Version of the text that was traced. */
   version: number | null;
   record: TraceRecord;
-  /** The class of the file that the user is in. */
+  /** The class at the user's cursor. */
   cursor: string | null;
 }
 

@@ -10,7 +10,7 @@ export interface Place {
 
 export interface GraphParams extends Options {
   uri: string;
-  /** Do not wait for a trace under way: a notification comes when there is something newer. */
+  /** Do not wait for a running trace: a notification reports newer results. */
   now?: boolean;
 }
 
@@ -24,5 +24,5 @@ export interface GraphAnswer {
 
 /** The graph of one target of a document; a string says why there is none. */
 export const graph = new RequestType<GraphParams, GraphAnswer | { reason: string }, void>('fxlens/graph');
-/** Server to client: a document has a fresh record. */
+/** Server to client: a document has a new record. */
 export const recordChanged = new NotificationType<{ uri: string; version: number | null }>('fxlens/recordChanged');

@@ -1,5 +1,5 @@
 /**
- * What the graph's page and its host say to each other. Both check what they receive: the page is a web page, and what it
+ * Messages between the graph's page and its host. Both check what they receive: the page is a web page, and what it
  * shows comes from the user's code.
  */
 
@@ -18,17 +18,17 @@ export interface NodeInfo {
   value: string;
   params: number;
   flops: number | null;
-  /** What it reads and writes; null where that is not known. */
+  /** Bytes read and written; null if unknown. */
   bytes: number | null;
-  /** What a device's data sheet predicts, where a device is set. */
+  /** The time predicted from a device's data sheet, if a device is set. */
   seconds: number | null;
-  /** Why it stays in PyTorch when the model is lowered, once that is known. */
+  /** Why it stays in PyTorch when the model is lowered, if known. */
   lowering: string | null;
-  /** What is listed of the node when it is selected: label and text. */
+  /** Facts shown for the selected node: label and text. */
   facts: [string, string][];
 }
 
-/** The finite values of a node on the example inputs, and how many are not finite. */
+/** The finite values of a node on the example inputs, and the number of non-finite ones. */
 export interface ValueRange {
   low: number | null;
   high: number | null;
@@ -50,7 +50,7 @@ export interface GraphView {
   targets: string[];
   dot: string;
   expanded: string[];
-  /** Drawn box to the nodes it stands for. */
+  /** Drawn box to its nodes. */
   elements: Record<string, string[]>;
   groups: Record<string, Group>;
   nodes: NodeInfo[];
@@ -61,13 +61,13 @@ export interface GraphView {
 }
 
 export type Direction = 'TB' | 'LR';
-/** The files that a drawing can be saved as: what a user chooses by, and what each is for. */
+/** The file types for saving a drawing: label and purpose. */
 export const EXPORTS = {
   svg: 'the drawing, to scale without loss', png: 'the drawing as an image', dot: 'the graph, for Graphviz', json: 'the nodes with all that is known of them',
 } as const;
 export type ExportFormat = keyof typeof EXPORTS;
 
-/** What the user can choose about the drawing; a missing key leaves it as it is, `expanded: null` lets the server choose. */
+/** The user's options for the drawing; a missing key leaves it unchanged, `expanded: null` lets the server choose. */
 export interface Options {
   target?: string;
   expanded?: string[] | null;

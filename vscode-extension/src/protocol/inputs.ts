@@ -1,4 +1,4 @@
-/** How a model is constructed and called: what its comment says, and what would come of another one. */
+/** How a model is constructed and called: its comment, and the result of trying another one. */
 import { RequestType } from 'vscode-languageclient';
 
 export interface InputsParams {
@@ -7,7 +7,7 @@ export interface InputsParams {
 }
 
 export interface InputsAnswer {
-  /** The comment without its mark: `Net(3) <- torch.randn(1, 3)`. */
+  /** The comment without its prefix: `Net(3) <- torch.randn(1, 3)`. */
   text: string;
   /** Start and end of the part that is to be changed. */
   select: [number, number];
@@ -15,10 +15,10 @@ export interface InputsAnswer {
 
 export interface InputsVerdict {
   works: boolean;
-  /** What came of it, in a sentence. */
+  /** The result, as a sentence. */
   verdict: string;
 }
 
 export const inputs = new RequestType<InputsParams, InputsAnswer | { reason: string }, void>('fxlens/inputs');
-/** Traces the file with this comment in place of the one that is there; nothing is written. */
+/** Traces the file with this comment instead of the existing one; nothing is written. */
 export const tryInputs = new RequestType<InputsParams & { text: string }, InputsVerdict | { reason: string }, void>('fxlens/tryInputs');

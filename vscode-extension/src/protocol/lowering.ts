@@ -16,7 +16,7 @@ export type Answer<Result> = { result: Result; places: Record<string, Place[]>; 
 export interface Engine {
   name: string;
   label: string;
-  /** The hardware, for people. */
+  /** The hardware, as text. */
   runs_on: string;
   /** The usual one first. */
   precisions: string[];
@@ -55,7 +55,7 @@ export interface Layer {
   value: string;
   precision: string;
   weights_bytes: number;
-  /** Floating-point operations on the example inputs; null where they are not known. */
+  /** Floating-point operations on the example inputs; null if unknown. */
   flops: number | null;
   code: string | null;
   reason: string | null;
@@ -65,7 +65,7 @@ export interface Layer {
 /** File, line and column from 1, end line, end column. */
 export type Span = [string, number, number, number, number];
 
-/** The time of one run that is spent for a node and those that its kernels compute with it. */
+/** The time of one run for a node, and those computed in the same kernels. */
 export interface LayerTime {
   node: string;
   nodes: string[];
@@ -75,7 +75,7 @@ export interface LayerTime {
   span: Span | null;
 }
 
-/** From eager: not finite where one of both has NaN or an infinity that the other has not. */
+/** The difference from eager: not finite if only one of both has NaN or an infinity. */
 export type Difference = number | 'not finite';
 
 export interface LowerResult {
@@ -87,7 +87,7 @@ export interface LowerResult {
     /** False for a preview. */
     built: boolean;
     captured_by: string;
-    /** Why there is no trace, where something else captured the model. */
+    /** Why there is no trace, if another capture was used. */
     not_traced: string | null;
     /** Input to its dimensions that may change. */
     dynamic: Record<string, number[]>;
@@ -134,7 +134,7 @@ export interface EstimateResult {
   nodes: { name: string; target: string; flops: number; read: number; written: number; parameters: number; seconds: number | null }[];
 }
 
-/** In what range the values of each node lie on the example inputs, and the first whose values are not all finite. */
+/** The range of each node's values on the example inputs, and the first node with non-finite values. */
 export interface ValuesResult {
   target: string;
   ranges: Record<string, ValueRange>;
@@ -147,9 +147,9 @@ export interface Step {
   target: string;
   /** The nodes of the first stage that it comes from. */
   origins: string[];
-  /** The one of them that it is shown at: the others were joined with that. */
+  /** The origin at which it is shown; the others were fused with that. */
   at: string;
-  /** How far its value is from eager's; null where it was not compared. */
+  /** Its value's difference from eager; null if not compared. */
   max_abs: Difference | null;
   /** The same, relative to the largest magnitude there. */
   max_rel: Difference | null;
@@ -161,20 +161,20 @@ export interface Stage {
   steps: Step[];
   /** Why the model has no such form. */
   problem: string | null;
-  /** What to know of its values. */
+  /** A remark about its values. */
   note: string | null;
-  /** How many steps have origins. */
+  /** The number of steps with origins. */
   mapped: number;
-  /** The first step that is far from eager. */
+  /** The first step that diverges from eager. */
   diverges: string | null;
 }
 
 export interface StagesResult {
   target: string;
   report: { model: string; compared: boolean; stages: Stage[] };
-  /** Whether it is quantized in place of fused. */
+  /** Whether it is quantized instead of fused. */
   quantize: boolean;
-  /** The name of the engine that is the last stage, and those that can be. */
+  /** The engine of the last stage, and the available ones. */
   engine: string;
   engines: Engine[];
 }

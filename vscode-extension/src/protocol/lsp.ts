@@ -1,11 +1,11 @@
-/** What FX Lens adds to the Language Server Protocol. The server's features/ say the same in Python. */
+/** What FX Lens adds to the Language Server Protocol. The server's features/ describe the same in Python. */
 import { NotificationType, RequestType } from 'vscode-languageclient';
 
-/** Parameters of what needs none: the server's protocol layer refuses a request without. */
+/** Parameters for requests without any, since the server's protocol layer rejects a request without parameters. */
 export type None = Record<string, never>;
 
 export interface InitializationOptions {
-  /** False: the server runs nothing of the workspace, neither its models nor an interpreter found in it. */
+  /** False: the server runs nothing from the workspace, neither its models nor an interpreter in it. */
   trusted: boolean;
 }
 
@@ -17,13 +17,13 @@ export interface StatusParams {
   python: string | null;
   torch: string | null;
   message: string | null;
-  /** The interpreter that runs the models, or should, and why it is that one. */
+  /** The interpreter that runs the models, or should, and the reason for it. */
   interpreter?: string | null;
-  /** How many classes of the open files are judged, as a sentence. */
+  /** The number of judged classes in the open files, as a sentence. */
   coverage?: string | null;
-  /** What each capture does with the class that the cursor is in: in a few words, and with the sizes that are fixed. */
+  /** Each capture's verdict on the class at the cursor: short, and with fixed sizes. */
   verdicts?: { model: string; short: string; full: string } | null;
-  /** How many classes of a file were not judged, by its URI; without the files in which all were. */
+  /** The number of unjudged classes of a file, by its URI; without files in which all were judged. */
   unjudged?: Record<string, number>;
 }
 
@@ -31,9 +31,9 @@ export interface DocumentParams {
   uri: string;
 }
 
-/** Server to client: what the status item shows. */
+/** Server to client: the content of the status item. */
 export const status = new NotificationType<StatusParams>('fxlens/status');
-/** The same on request: a notification may have come before the client was ready. */
+/** The same on request, since a notification may have arrived before the client was ready. */
 export const askStatus = new RequestType<None, StatusParams, void>('fxlens/status');
 /** Client to server: the workspace is trusted from now on. */
 export const trusted = new NotificationType<None>('fxlens/trusted');
@@ -41,5 +41,5 @@ export const trusted = new NotificationType<None>('fxlens/trusted');
 export const cursor = new NotificationType<DocumentParams & { line: number }>('fxlens/cursor');
 /** Trace this document now, even after repeated crashes on the same text. */
 export const trace = new RequestType<DocumentParams, void, void>('fxlens/trace');
-/** Lines to paste into a report. */
+/** Lines to paste into a bug report. */
 export const debugInfo = new RequestType<None, { text: string }, void>('fxlens/debugInfo');

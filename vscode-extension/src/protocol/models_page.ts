@@ -1,4 +1,4 @@
-/** What the page with the table of models and its host say to each other. Both check what they receive. */
+/** Messages between the page with the table of models and its host. Both check what they receive. */
 import { type Check, either, list, matches, nothing, numeric, oneOf, shape, text, texts } from './check';
 
 export interface ModelVerdict {
@@ -19,9 +19,9 @@ export interface Problem {
   code: string;
   severity: string;
   message: string;
-  /** File and line for people. */
+  /** File and line as text. */
   place: string;
-  /** Of a notebook, from 1. */
+  /** In a notebook, from 1. */
   cell: number | null;
   line: number;
   character: number;
@@ -30,7 +30,7 @@ export interface Problem {
   fixes: Proposal[];
 }
 
-/** A class, or a file (without a name) with problems that are of none of its classes. */
+/** A class, or a file (without a name) with problems that belong to none of its classes. */
 export interface ModelRow {
   name: string;
   place: string;
@@ -39,7 +39,7 @@ export interface ModelRow {
   line: number;
   role: string;
   reason: string;
-  /** How it is constructed, and how that is known; or nothing. */
+  /** How it is constructed, and the source of that; or empty. */
   construct: string[];
   inputs: string[];
   verdicts: ModelVerdict[];
@@ -47,7 +47,7 @@ export interface ModelRow {
   nodes: number;
   parameters: number | null;
   flops: number | null;
-  /** SVG, deflated and in base64, where a drawing was made. */
+  /** SVG, deflated and in base64, if a drawing was made. */
   graph: string;
 }
 

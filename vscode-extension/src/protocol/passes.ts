@@ -1,11 +1,11 @@
-/** Requests about passes: which there are, what they make of a model, and saving the result. */
+/** Requests about passes: the available ones, their result on a model, and saving it. */
 import type { Difference } from './lowering';
 import { RequestType } from 'vscode-languageclient';
 
-/** What can be done to a model, in the order in which several are applied. */
+/** The passes for a model, in order of application. */
 export interface PassesAnswer {
   passes: { name: string; label: string; detail: string; places: number }[];
-  /** The activations of the model, with what each could be swapped for (classes of torch.nn). */
+  /** The activations of the model, with possible replacements for each (classes of torch.nn). */
   activations: Record<string, string[]>;
 }
 
@@ -15,7 +15,7 @@ export interface PassParams {
   uri: string;
   target: string;
   passes: string[];
-  /** The activation to swap, and for what. */
+  /** The activation to replace, and its replacement. */
   old?: string;
   new?: string;
   /** A folder to save the changed model in. */
@@ -36,18 +36,18 @@ export interface PassAnswer {
   error: Difference | null;
   /** Number of nodes before and after. */
   nodes: [number, number];
-  /** What the passes left as it was, and why. */
+  /** Nodes that the passes left unchanged, and why. */
   refused: string[];
   notes: string[];
   /** Whether the interpreter of the models has fxlib installed. */
   library: boolean;
-  /** A function that makes the changed model, to be inserted before a line (from 0) of a document; null when the text has changed since. */
+  /** A function that makes the changed model, to be inserted before a line (from 0) of a document; null if the text has changed since. */
   construction: { uri: string; line: number; text: string } | null;
-  /** By this number `savePass` finds the result in its process; null where it has ended. */
+  /** The number by which `savePass` finds the result in its process; null if that has ended. */
   kept: string | null;
 }
 
-/** What passes make of a model; nothing of the source changes. */
+/** The result of passes on a model; the source is not changed. */
 export const pass = new RequestType<PassParams, PassAnswer | { reason: string }, void>('fxlens/pass');
 
 export interface SavePassParams {
@@ -61,5 +61,5 @@ export interface SavePassParams {
   workDoneToken?: string;
 }
 
-/** Saves or exports the result of an earlier `pass`; `saved` is false where its process has ended. */
+/** Saves or exports the result of an earlier `pass`; `saved` is false if its process has ended. */
 export const savePass = new RequestType<SavePassParams, { saved: boolean } | { reason: string }, void>('fxlens/savePass');

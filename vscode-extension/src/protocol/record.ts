@@ -1,6 +1,6 @@
 /** What one trace of a file found. Written by scripts/protocol_types.py from server/fxlens/record.py. */
 
-/** A stretch of a file. */
+/** A range of a file. */
 export interface Span {
   file: string;
   line: number;
@@ -9,7 +9,7 @@ export interface Span {
   end_column: number;
 }
 
-/** A stretch of a file and the text that replaces it. */
+/** A range of a file and the text that replaces it. */
 export interface Edit {
   file: string;
   line: number;
@@ -57,7 +57,7 @@ export interface Finding {
   stale: boolean;
 }
 
-/** How a model was constructed, or what it was called with, and where that comes from. */
+/** How a model was constructed or called, and the source of that. */
 export interface Origin {
   text: string;
   source: string;
@@ -65,7 +65,7 @@ export interface Origin {
   file: string | null;
 }
 
-/** The least time that a device's data sheet allows, and the start of a kernel. */
+/** The minimum time by a device's data sheet, and the launch time of a kernel. */
 export interface Predicted {
   device: string;
   seconds: number;
@@ -94,14 +94,14 @@ export interface Node {
   predicted: Predicted | null;
 }
 
-/** What a node and a row of a report have in common: a name, and where in the source it comes from. */
+/** Common to a node and a row of a report: a name, and its place in the source. */
 export interface Located {
   name: string;
   span: Span | null;
   call_path: Span[];
 }
 
-/** A piece of a forward that the trace never reached, and why. */
+/** A part of a forward that the trace never reached, and why. */
 export interface Untaken {
   span: Span;
   reason: string;
@@ -122,7 +122,7 @@ export interface Graph {
   code_lines: Record<string, number[]>;
 }
 
-/** What a capture other than torch.fx does with a model. */
+/** The result of a capture other than torch.fx for a model. */
 export interface Verdict {
   capture: string;
   outcome: 'captured' | 'parts' | 'pinned' | 'fails' | 'unknown';

@@ -1,16 +1,16 @@
-/** What the page of results and its host say to each other. Both check what they receive. */
+/** Messages between the page of results and its host. Both check what they receive. */
 import { type Check, absent, either, flag, list, matches, nothing, numeric, oneOf, pair, shape, text, texts } from './check';
 
-/** The whole page. It knows nothing of engines, only facts, tables, a plot and a log. */
+/** The whole page: facts, tables, a plot and a log, independent of engines. */
 export interface Sheet {
   title: string;
   facts: [string, string][];
   plot: string | null;
   tables: Table[];
   log: string;
-  /** What can be chosen on the page; the job then runs again. */
+  /** The choices on the page; changing one runs the job again. */
   choices?: Choice[];
-  /** What the page offers to do next: names and labels. A choice without a value. */
+  /** Further actions on the page: names and labels. A choice without a value. */
   actions?: [string, string][];
 }
 
@@ -30,7 +30,7 @@ export interface Table {
 
 export interface Row {
   cells: string[];
-  /** Nodes that the row is about: picking it goes to their source. */
+  /** The row's nodes: selecting it goes to their source. */
   nodes: string[];
   tone: Tone;
   /** A sentence below the cells, such as why a node stays in PyTorch. */

@@ -31,7 +31,7 @@ def register_class(site: Site) -> Draft | None:
         return None
     name, edits = (found[0], []) if found is not None else site.need(kind)
     if found is None and (not kind.partition(".")[2] or edits):
-        return None  # a class of a file that this one does not import
+        return None  # the file does not import this class
     pytree, more = site.need("torch.utils._pytree")
     unit = site.source.indent_unit
     key = f"{pytree}.GetAttrKey(name)"
@@ -53,14 +53,14 @@ def register_class(site: Site) -> Draft | None:
 
 
 def _kind(site: Site) -> str:
-    """The class that torch names, with its module."""
+    """The class named in torch's message, with its module."""
     related = getattr(site.finding, "related", ())
     texts = [each.message for each in related if getattr(each, "kind", "") == "torch"]
     return next((found[1] for text in texts if (found := _KIND.search(text))), "")
 
 
 def _own_class(site: Site) -> tuple[str, ast.ClassDef] | None:
-    """The class of the file that torch names, or that the expression does, by the name that it has in the file."""
+    """The class of the file that torch's message or the expression names, by its name in the file."""
     kind = _kind(site)
     mentioned = {ast.unparse(each) for each in ast.walk(site.node) if isinstance(each, ast.Name | ast.Attribute)}
     mentioned |= {
@@ -80,7 +80,7 @@ def _classes(body: list[ast.stmt], around: str = "") -> Iterator[tuple[str, ast.
 
 
 def _below(site: Site, node: ast.AST, text: str) -> Edit:
-    """Text of the module's own below the statement that holds a node."""
+    """An insertion of module-level text below the statement that contains a node."""
     return site.source.insert_line(site.source.line_below(site.source.top_level_of(node)), f"\n\n{text}")
 
 

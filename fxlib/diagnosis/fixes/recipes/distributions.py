@@ -1,4 +1,4 @@
-"""Recipes for distributions, whose constructors look at what they are given."""
+"""Recipes for distributions, whose constructors read the values of their arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wrap_distribution(site: Site) -> Draft | None:
 
 
 def _parameters(site: Site, name: str) -> list[str]:
-    """What the constructor calls its arguments: torch's own, or that of the class that one of the file extends."""
+    """The parameter names of the constructor: of torch's class, or of the one that the file's class extends."""
     own_classes = {each.name: each for each in site.source.tree.body if isinstance(each, ast.ClassDef)}
     for _ in range(5):
         own, kind = own_classes.pop(name, None), getattr(distributions, name, None)

@@ -71,7 +71,7 @@ def _is_marking(node: ast.expr) -> bool:
 
 
 def _unmarked(site: Site, before: list[ast.stmt], name: str) -> list[Edit]:
-    """What takes `requires_grad_` away from where the input gets its value."""
+    """The edits that remove `requires_grad_` where the input gets its value."""
     edits = []
     for each in before:
         if _marks(each, name) and site.source.starts_line(each):
@@ -82,7 +82,7 @@ def _unmarked(site: Site, before: list[ast.stmt], name: str) -> list[Edit]:
 
 
 def _asked(site: Site, call: ast.Call, gradient: str) -> Edit:
-    """The gradient in place of the call, which gives a tuple of one."""
+    """The edit that puts the gradient in place of the call, which returns a tuple of one."""
     above = site.source.parents.get(call)
     if isinstance(above, ast.Subscript) and above.value is call and ast.unparse(above.slice) == "0":
         return site.source.replace(above, gradient)

@@ -7,7 +7,7 @@ import sys
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import add_import, add_line
 
-# What a name stands for in files of this field.
+# The usual meaning of a name in PyTorch code.
 _USUAL = {
     "nn": "from torch import nn",
     "F": "import torch.nn.functional as F",

@@ -50,12 +50,12 @@ def _counted(site: Site, node: ast.For) -> Draft | None:
     zero, edits = site.need("torch.zeros_like")
     end = site.text(limit)
     if isinstance(call.args[0], ast.Call) and call.args[0].args:
-        end = f"{site.operand(limit)}.long()"  # as int() does: the limit may be a float
+        end = f"{site.operand(limit)}.long()"  # like int(): the limit may be a float
     return _draft(site, node, f"{index} < {end}", edits, carried, index, f"{zero}({end})")
 
 
 def _carried(site: Site, node: ast.While | ast.For) -> list[str] | None:
-    """The names that each step gives new values; None where the loop is more than that."""
+    """The names that each step assigns; None if the loop does anything else."""
     function = site.function
     if function is None or node.orelse or not site.source.starts_line(node):
         return None

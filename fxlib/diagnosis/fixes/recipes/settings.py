@@ -35,8 +35,8 @@ def leaf_module(site: Site) -> list[Draft]:
 
 
 def _leaf_tracer(site: Site, owner: str) -> list[Edit] | None:
-    """A subclass of ``torch.fx.Tracer`` at the end of the file, before what only runs as a script; None where the file
-    has one."""
+    """A subclass of ``torch.fx.Tracer`` at the end of the file, before the `__main__` block; None if the file has
+    one."""
     source = site.source
     if "LeafTracer" in source.module_names:
         return None
@@ -175,8 +175,8 @@ def _concrete(site: Site, name: str, value: str, owner: ast.ClassDef) -> Draft:
 
 
 def _arguments(site: Site) -> list[tuple[str, str, ast.ClassDef]]:
-    """The arguments of forward that may decide, those that default to None first: with the default as text, and the
-    class."""
+    """The arguments of forward that may decide a branch, those with the default None first, each with its default as
+    text, and the class."""
     owner = site.source.class_of(site.node)
     function = site.function
     if owner is None or function is None or function.name != "forward":

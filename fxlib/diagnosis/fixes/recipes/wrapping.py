@@ -19,7 +19,7 @@ from fxlib.diagnosis.fixes.naming import name_of_value
 from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
 from fxlib.diagnosis.rules import RULES
 
-# Builtins whose recorded result is a number or a text that arithmetic can go on with.
+# Builtins whose recorded result is a number or a text, so that code can compute with it.
 _BUILTINS = ("len", "max", "min", "sum", "round", "abs", "sorted", "str", "hash", "isinstance", "hasattr", "callable")
 _RNN = "torch.nn.utils.rnn"
 _PACKING = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack_sequence", "unpad_sequence")
@@ -34,7 +34,7 @@ def wrap(site: Site) -> list[Draft]:
     drafts = []
     for helper, caller in _helpers(site):
         if not _wrapped_already(caller, helper):
-            # Before rewriting a helper that others may share: one line, and the helper stays as it is.
+            # Preferred to rewriting a helper that others may share: one line, and the helper is unchanged.
             title = f'Record `{helper}` as one call: torch.fx.wrap("{helper}")'
             drafts.append(Draft(title, wrap_call(caller, helper), first=True))
     for call in site.nearest(ast.Call):
@@ -44,7 +44,7 @@ def wrap(site: Site) -> list[Draft]:
         known = name in _BUILTINS and hasattr(builtins, name)
         if (known or _is_module_function(site.source, name)) and not _wrapped_already(site.source, name):
             title = f'Record `{name}` as one call: torch.fx.wrap("{name}")'
-            # A function of a package is recorded as it is, rather than through another one around it.
+            # A function of a package is recorded itself, not through another function around it.
             drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == PACKAGE_FUNCTION))
             break
     return drafts
@@ -64,14 +64,14 @@ def lift_packing(site: Site) -> Draft | None:
     if len(done) < len(made) or len({name for name, _ in done}) < len(done):
         return None
     if any(other in ast.walk(node) for node in calls for other in calls if other is not node):
-        return None  # one inside of the other: their edits would be, too
+        return None  # nested calls: their edits would overlap
     title = f"Pack and unpack in functions wrapped with torch.fx.wrap: {' and '.join(name for name, _ in done)}"
     return Draft(title, [edit for _, edits in done for edit in edits], first=True)
 
 
 def wrapped_call(site: Site, call: ast.Call, name: str, places: list[str]) -> tuple[str, list[Edit]] | None:
-    """The name of a wrapped function that makes a call of its arguments, those that are no constants, and the edits
-    that call it instead; ``places`` are the names of what is given by position. None where stars are in the way."""
+    """The name of a wrapped function that makes a call, with the arguments that are no constants as parameters, and the
+    edits that call it instead; ``places`` are the names of the positional arguments. None for a call with stars."""
     parameters, arguments, inside = [], [], []
     given = [*((None, each) for each in call.args), *((each.arg or "**", each.value) for each in call.keywords)]
     for at, (keyword, value) in enumerate(given):
@@ -122,7 +122,7 @@ def _helpers(site: Site) -> list[tuple[str, Source]]:
         if found:
             return found
     if not calls:
-        # No call path: the helper and its caller are taken to be in the same file.
+        # No call path: assume the helper and its caller are in the same file.
         called = any(
             isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == outermost.name
             for n in site.source.nodes
@@ -149,7 +149,7 @@ def _outermost(source: Source, function: FunctionNode | None) -> FunctionNode | 
 
 
 def _names_function(source: Source, called: str, defined: str) -> bool:
-    """Whether a bare name at a call is the function ``defined``: the same name, or imported under this one."""
+    """Whether a bare name at a call is the function ``defined``: it has this name, or is imported under it."""
     if called == defined:
         return True
     return any(
@@ -176,7 +176,7 @@ def _wrapped_already(source: Source, name: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _wrapped(source: Source) -> frozenset[Any]:
-    """What calls of ``wrap`` name, as text or as the function itself: read once for all findings in a file."""
+    """The functions that calls of ``wrap`` name, as strings or directly; read once for all findings in a file."""
     names = set()
     for node in source.nodes:
         if not isinstance(node, ast.Call) or not node.args:
@@ -209,7 +209,7 @@ def _blocks(site: Site) -> list[tuple[list[ast.stmt], str]]:
     statement = site.statement
     assert statement is not None and site.function is not None
     body = site.function.body[ast.get_docstring(site.function) is not None :]
-    # A helper method that returns early is one computation; the end of forward is the model itself.
+    # A helper method that returns early is moved as a whole; not the end of forward, which is the model itself.
     helper = site.function.name not in ("forward", "__init__")
     chain = [statement]
     for ancestor in site.source.ancestors(statement):

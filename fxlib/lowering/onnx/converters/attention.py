@@ -25,8 +25,8 @@ def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
     scores = _scores(ctx, query, key, scale, kind, ctx.rank(key))
     if is_causal:
         rows, cols = (ctx.static(ctx.sizes(each)[-2], "the length of a causal sequence") for each in (query, key))
-        # The most negative finite number: a row is never all masked here, and -inf is not in every engine's fp16
-        # softmax.
+        # The most negative finite number: a row is never fully masked here, and not every engine's fp16 softmax
+        # supports -inf.
         blocked = np.triu(
             np.full((rows, cols), np.finfo(np.float32).min if kind != torch.float16 else -6e4, dtype=np.float32), 1
         )
@@ -35,7 +35,7 @@ def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
         scores = _masked(ctx, scores, attn_mask, kind, allowed=True)
     weights = ctx.op("Softmax", scores, axis=-1)
     if attn_mask is not None and ctx.dtype(attn_mask) == torch.bool:
-        # A query that may attend to nothing gets zeros in torch.
+        # In torch, a query that may attend to nothing gets zeros.
         weights = ctx.op("Where", attn_mask, weights, ctx.constant(0, kind), dtype=kind)
     return ctx.op("MatMul", weights, value)
 
@@ -46,7 +46,7 @@ def _scores(ctx, query, key, scale, kind, rank):
 
 
 def _masked(ctx, scores, mask, kind, allowed):
-    """Scores with a mask added, in which True means `allowed` where it is of bools."""
+    """Scores with a mask added; in a boolean mask, True means `allowed`."""
     if ctx.dtype(mask) == torch.bool:
         low = float(torch.finfo(kind).min)
         there, elsewhere = (0, low) if allowed else (low, 0)

@@ -11,13 +11,13 @@ from fxlib.lowering.onnx.registry import aten, module, op
 
 
 def _same_padding(ctx, weight, dilation):
-    # torch's "same": total = dilation * (kernel - 1), the odd one goes to the end.
+    # torch's "same": total = dilation * (kernel - 1), an odd element goes to the end.
     totals = [d * (k - 1) for d, k in zip(dilation, ctx.sizes(weight)[2:], strict=True)]
     return [t // 2 for t in totals], [t - t // 2 for t in totals]
 
 
 def _convolve(ctx, n, input, weight, bias, stride, padding, dilation, groups, output_padding=None, rank=None):
-    """A convolution over `n` dimensions, transposed where there is an `output_padding`."""
+    """A convolution over `n` dimensions; transposed if `output_padding` is given."""
     dilation = per_dimension(dilation, n)
     if padding == "same":
         begin, end = _same_padding(ctx, weight, dilation)

@@ -1,4 +1,4 @@
-"""Tensors made from nothing but sizes: zeros, full, arange, and their `_like` forms."""
+"""Tensors made from sizes alone: zeros, full, arange, and their `_like` forms."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def floor_divide(ctx, input, other):
     left, right = ctx.promoted(input, other)
     if wanted.is_floating_point:
         return ctx.op("Floor", ctx.op("Div", left, right))
-    # ONNX's integer Div truncates towards zero; floor is one less where the signs differ and it did not divide.
+    # ONNX's integer Div truncates towards zero; floor is one less if the signs differ and there is a remainder.
     quotient = ctx.op("Div", left, right)
     rest = ctx.op("Sub", left, ctx.op("Mul", quotient, right))
     inexact = ctx.op("Not", ctx.op("Equal", rest, ctx.constant(0, wanted), dtype=torch.bool))
@@ -237,7 +237,7 @@ def atan2(ctx, input, other):
     y, x = ctx.promoted(input, other, dtype=wanted if wanted.is_floating_point else torch.get_default_dtype())
     kind = ctx.dtype(y)
     height, width = ctx.op("Abs", y), ctx.op("Abs", x)
-    # Two zeros or two infinities have no quotient, but an angle: none, or half a right one.
+    # Two zeros or two infinities have no quotient, but an angle: 0 or 45 degrees.
     equal = ctx.op("Equal", height, width, dtype=torch.bool)
     slope = ctx.op("Where", equal, ctx.op("Sign", height), ctx.op("Div", height, width), dtype=kind)
     angle = ctx.op("Atan", slope)
@@ -247,7 +247,7 @@ def atan2(ctx, input, other):
 
 
 def _signed(ctx: Context, value: ir.Value) -> ir.Value:
-    """Whether a number has a minus sign; -0.0 has one, which only its reciprocal shows."""
+    """Whether a number has a minus sign; for -0.0 only the reciprocal shows it."""
     zero = ctx.constant(0, ctx.dtype(value))
     below = ctx.op("Less", value, zero, dtype=torch.bool)
     return ctx.op("Or", below, ctx.op("Less", ctx.op("Reciprocal", value), zero, dtype=torch.bool))
@@ -272,7 +272,7 @@ op("log10")(_logarithm(10))
 
 
 def _near_zero(ctx: Context, value: ir.Value, near: ir.Value, far: ir.Value) -> ir.Value:
-    """`near` where it is exact, about 0, where `far` loses the digits of a small number to a 1."""
+    """`near` around 0, where it is exact and where `far` loses the digits of a small number by adding 1."""
     small = ctx.op("Less", ctx.op("Abs", value), ctx.constant(0.5, ctx.dtype(value)), dtype=torch.bool)
     return ctx.op("Where", small, near, far, dtype=ctx.dtype(value))
 
@@ -284,7 +284,7 @@ def log1p(ctx, input):
     one, zero = ctx.constant(1, kind), ctx.constant(0, kind)
     total = ctx.op("Add", value, one)
     far = ctx.op("Log", total)
-    # The logarithm of what was rounded, times the ratio of the number to what was left of it.
+    # The logarithm of the rounded number, times the ratio of the number to its rounded part.
     left = ctx.op("Sub", total, one)
     nothing = ctx.op("Equal", left, zero, dtype=torch.bool)
     divisor = ctx.op("Where", nothing, one, left, dtype=kind)

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table, one by one or in bags."""
+"""Embeddings: rows of a table, singly or in bags."""
 
 from __future__ import annotations
 

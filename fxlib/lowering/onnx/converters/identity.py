@@ -1,4 +1,4 @@
-"""Casts, and what is nothing at inference: copies, devices, dropout."""
+"""Casts, and operators without effect at inference: copies, devices, dropout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for _name, _dtype in {
 
 @op("to", "type", "type_as", "_to_copy", "convert_element_type", "to_copy")
 def to(ctx, input, *args, dtype=None, **_):
-    # Devices and memory formats have no meaning in ONNX; only the element type counts, and the example output has it.
+    # Devices and memory formats have no meaning in ONNX; only the element type counts, which the example output has.
     return ctx.cast(input, ctx.fake.dtype)
 
 

@@ -30,7 +30,7 @@ def getitem(ctx, input, index):
 
 
 def _rank_of(ctx, item) -> int:
-    """How many dimensions of the input an index takes up."""
+    """The number of input dimensions that an index consumes."""
     if item is None or item is Ellipsis:
         return 0
     if isinstance(item, ir.Value) and ctx.dtype(item) == torch.bool:
@@ -112,7 +112,7 @@ def _advanced(ctx, value, rank, tensors):
     joined = joined_indices(ctx, [item for _, item in tensors], shape)
     if places[0] == 0:
         return ctx.op("GatherND", value, joined)
-    # GatherND indexes leading dimensions: bring the indexed ones to the front and the results back.
+    # GatherND indexes leading dimensions: move the indexed ones to the front, and the results back.
     front = places + [d for d in range(rank) if d not in places]
     found = ctx.op("GatherND", ctx.op("Transpose", value, perm=front), joined)
     lead, before = len(shape), places[0]
@@ -122,7 +122,7 @@ def _advanced(ctx, value, rank, tensors):
 
 
 def joined_indices(ctx, items, shape):
-    """Tensor indices as one: the last dimension has an index for each of the dimensions that they are for."""
+    """Several tensor indices as one tensor whose last dimension holds one index for each indexed dimension."""
     axis = ctx.constant([len(shape)])
     spread = (ctx.op("Expand", ctx.cast(item, torch.int64), ctx.shape(shape)) for item in items)
     return ctx.op("Concat", *(ctx.op("Unsqueeze", item, axis) for item in spread), axis=-1)
@@ -176,7 +176,7 @@ def as_strided(ctx, input, size, stride, storage_offset=None):
     held = sizes[: fake.dim()]
     extent = 1 + sum((n - 1) * step for n, step in zip(held, fake.stride(), strict=True))
     start = fake.storage_offset()
-    # Where in memory each element of the input lies, and which of them the result has at each place.
+    # The memory position of each input element, and the positions that each result element reads.
     places = np.full(max(extent, 1), -1, dtype=np.int64)
     places[(_offsets(held, fake.stride())).ravel()] = np.arange(int(np.prod(held)))
     wanted = _offsets(sizes[fake.dim() :], stride) + (start if storage_offset is None else storage_offset) - start

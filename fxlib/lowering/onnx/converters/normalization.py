@@ -34,7 +34,7 @@ def batch_norm_inference(ctx, input, weight, bias, mean, var, momentum, eps):
 
 @aten("_native_batch_norm_legit")
 def batch_norm_legit(ctx, input, weight, bias, *more):
-    # With the running statistics before the rest, or without them.
+    # The running statistics come before the other arguments, or are absent.
     *statistics, training, momentum, eps = more
     mean, var = statistics or (None, None)
     return batch_norm(ctx, input, mean, var, weight, bias, training, momentum, eps), None, None

@@ -36,7 +36,8 @@ def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, rank=Non
 def _avg_pool(ctx, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):
     rank = ctx.rank(input)
     if (divisor or (ceil_mode and count_include_pad)) and any(per_dimension(padding, n)):
-        # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not. Padded beforehand, all count.
+        # ONNX counts the cells that ceil_mode adds beyond the padding; torch does not. Explicit padding makes all cells
+        # count.
         input = pad_tensor(ctx, input, [size for each in reversed(per_dimension(padding, n)) for size in (each, each)])
         padding, count_include_pad = 0, False
     if divisor and ceil_mode:

@@ -25,7 +25,7 @@ def _quantized(ctx, input, scale, zero_point, low, high, dtype, axis=None):
     kind = _kind(dtype)
     scale, zero = _scalar(ctx, scale, torch.float32), _scalar(ctx, zero_point, kind)
     levels = ctx.op("QuantizeLinear", input, scale, zero, axis=axis, dtype=kind)
-    # A narrower range than the type's (e.g. -127..127) needs the values clipped; Q saturates at the type's own.
+    # A narrower range than the type's (e.g. -127..127) needs clipping; Q saturates at the type's own range.
     info = torch.iinfo(kind)
     if (low, high) == (info.min, info.max):
         return levels
@@ -71,7 +71,7 @@ def fake_quantize_per_tensor(ctx, input, scale, zero_point, quant_min, quant_max
 
 @named("fxlib.passes.quantize.functions.quantize")
 def quantize(ctx, x, scale, zero_point):
-    """The Q of `fxlib.passes.quantize`. It rounds halves up and ONNX to even, so a level may differ by one there."""
+    """The Q of `fxlib.passes.quantize`. It rounds halves up, ONNX to even, so results may differ by one."""
     return quantize_per_tensor(ctx, x, scale, zero_point, 0, 255, torch.uint8)
 
 
@@ -87,13 +87,13 @@ def dequantize(ctx, q, scale, zero_point):
 
 @named("fxlib.passes.quantize.functions.dequantize_weight")
 def dequantize_weight(ctx, q, scales):
-    """One scale for each output channel; one zero for all levels of an int8 weight."""
+    """One scale for each output channel, and zero point 0 for an int8 weight."""
     return ctx.op("DequantizeLinear", q, ctx.cast(scales, torch.float32), axis=0, dtype=torch.float32)
 
 
 @named("fxlib.passes.quantize.functions.conv2d_of_levels")
 def conv2d_of_levels(ctx, x, levels, scales, bias, stride, padding, dilation, groups):
-    """Q and DQ of the levels with the scale 1 tell an engine that they are integers; it folds them into its weight."""
+    """Q and DQ with scale 1 tell an engine that the levels are integers; it folds them into its weight."""
     weight = dequantize(ctx, quantize_symmetric(ctx, levels, 1.0), 1.0, 0)
     result = ctx.op(
         "Conv", x, weight, strides=list(stride), pads=[*padding, *padding], dilations=list(dilation), group=groups,

@@ -300,15 +300,15 @@ def interpolate(
 
 
 def _antialiased(ctx, input, mode, align_corners, factors):
-    """ONNX's antialias is another filter than torch's. This one is linear along each axis, so that what torch makes of
-    the unit vectors is the matrix to multiply by."""
+    """ONNX's antialias filter differs from torch's. Torch's is linear along each axis, so its results for the unit
+    vectors are the matrix to multiply by."""
     filters = {"bilinear": torch.ops.aten._upsample_bilinear2d_aa, "bicubic": torch.ops.aten._upsample_bicubic2d_aa}
     sizes, wanted = ctx.sizes(input)[2:], ctx.fake.shape[2:]
     factors = listed(factors) if factors else [None]
     for axis, (size, want) in enumerate(zip(sizes, wanted, strict=True)):
         size, want = (ctx.static(each, "a size that is resized with antialias=True") for each in (size, want))
         if size == 1:
-            raise Unsupported("antialias=True is not supported for a size of 1")  # eager reads beyond such a row
+            raise Unsupported("antialias=True is not supported for a size of 1")  # eager reads out of bounds there
         factor = factors[axis % len(factors)]
         rows = filters[mode].default(torch.eye(size)[None, None], [want, size], bool(align_corners), factor, None)[0, 0]
         matrix = ctx.cast(ctx.constant((rows if axis == 0 else rows.T).contiguous().numpy()), ctx.dtype(input))
@@ -320,7 +320,7 @@ def _register_upsampling() -> None:
     """ATen has one operator for each mode and number of dimensions."""
 
     def wanted(ctx, scales):
-        # torch reads the positions by the factors where there are some, and by the sizes where not.
+        # torch computes positions from the scale factors if given, and otherwise from the sizes.
         factors = [each for some in scales if some is not None for each in listed(some)]
         return {"scale_factor": factors} if factors else {"size": tuple(ctx.fake.shape[2:])}
 
@@ -404,7 +404,7 @@ def tensor_unfold(ctx, input, dimension, size, step):
     return ctx.op("Transpose", found, perm=[*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
-# x.unfold and torch.nn.functional.unfold share a name and nothing else; the ATen operator is the method's.
+# x.unfold and torch.nn.functional.unfold share only the name; the ATen operator is the method.
 METHODS["unfold"] = ATEN["unfold"] = tensor_unfold
 
 

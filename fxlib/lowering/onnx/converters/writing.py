@@ -38,7 +38,7 @@ def scatter_reduce(ctx, input, dim, index, src, reduce, *, include_self=True):
     taken = ctx.sizes(index)
     same = lambda number: ctx.op("Expand", ctx.constant(number, kind), ctx.shape(taken))  # noqa: E731
     if not include_self:
-        # What is written to begins with what changes nothing.
+        # Start with a write that changes nothing.
         lowest, highest = limits(kind)
         neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": lowest, "amin": highest}[reduce]
         input = into(input, same(neutral), None)
@@ -66,7 +66,7 @@ def index_put(ctx, input, indices, values, accumulate=False):
     if places != list(range(places[0], places[0] + len(places))) and places[0] != 0:
         raise Unsupported("index_put with a slice between tensor indices is not supported")
     joined = joined_indices(ctx, given, lead)
-    # The indexed dimensions come first, as ScatterND wants them; the values have them where the first of them stands.
+    # ScatterND wants the indexed dimensions first; in the values they are where the first index was.
     front = [*places, *rest]
     adjacent = places == list(range(places[0], places[0] + len(places)))
     before = places[0] if adjacent else 0
@@ -82,7 +82,7 @@ def index_put(ctx, input, indices, values, accumulate=False):
 
 
 def _masked_put(ctx, input, place, mask, values, accumulate):
-    """Write where a mask is true; only one value, or one for each row, since the number of places is not known."""
+    """Write where a mask is true; only one value, or one for each row, since the number of positions is unknown."""
     rank, covered = ctx.rank(input), ctx.rank(mask)
     several = ctx.rank(values) > rank - covered
     if place or (several and ctx.sizes(values)[0] != 1):
@@ -98,7 +98,7 @@ def _masked_put(ctx, input, place, mask, values, accumulate):
 def masked_scatter(ctx, input, mask, source):
     flat = lambda value: ctx.op("Reshape", value, ctx.constant([-1]))  # noqa: E731
     mask = ctx.op("Expand", mask, ctx.shape(ctx.sizes(input)))
-    # The n-th true place takes the n-th value.
+    # The n-th true position takes the n-th value.
     count = ctx.op("CumSum", flat(ctx.cast(mask, torch.int64)), ctx.constant(0))
     turn = ctx.op("Max", ctx.op("Sub", count, ctx.constant(1)), ctx.constant(0))
     taken = ctx.op("Gather", flat(source), turn, axis=0)

@@ -1,1 +1,1 @@
-"""Passes that know no set of operators in particular."""
+"""Passes for any operator set."""

@@ -1,7 +1,7 @@
 """The part that runs inside the user's own program.  Standard library only until the program itself imports torch.
 
-It is loaded by path, under a name of its own, so that nothing of FX Lens is on the program's path and nothing that the
-program imports can be mistaken for it.  What it cannot do it leaves: the program never sees an error of the recorder.
+It is loaded by path under a unique name, so that nothing of FX Lens is on the program's path and imports of the program
+cannot clash with it. Errors of the recorder are suppressed: the program never sees them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 FOLDER = "FXLENS_RECORD_FOLDER"
 JOURNALS = "FXLENS_RECORD_JOURNALS"
 CALLS = "FXLENS_RECORD_CALLS"
-"""Environment of the program: the workspace, where journals are written, and after how many calls of a model to end."""
+"""Environment variables: the workspace, the folder of journals, and the number of calls of a model after which to
+end."""
 
 
 def start() -> Recorder | None:
-    """Begin to record as the environment says; None where it does not ask for it."""
+    """Begin to record as the environment says; None if it does not request it."""
     folder, journals = os.environ.get(FOLDER), os.environ.get(JOURNALS)
     if not folder or not journals:
         return None

@@ -1,7 +1,7 @@
 """Runs the code cells of a notebook one after the other in one namespace, as its kernel would.
 
-``python cells.py CELLS NOTEBOOK``: CELLS is a file with the number and the Python text of each.  Standard library
-only, since the interpreter is the notebook's.
+``python cells.py CELLS NOTEBOOK``: CELLS is a file with each cell's number and Python text.  Standard library only,
+since the interpreter is the notebook's.
 """
 
 import ast
@@ -16,14 +16,14 @@ import types
 
 
 def run(cells: str, notebook: str) -> None:
-    """Ends the process where a cell raises; those after it are not run."""
+    """Runs the cells. If one raises, the process ends and later cells are not run."""
     with open(cells, encoding="utf-8") as file:
         programs = json.load(file)
     sys.argv, sys.path[0] = [notebook], ""
-    os.environ.setdefault("MPLBACKEND", "agg")  # where nobody looks, no window is opened
+    os.environ.setdefault("MPLBACKEND", "agg")  # do not open windows
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__dict__.update(__file__=notebook, display=print, get_ipython=lambda: None)
-    compiled = codeop.Compile()  # of which the imports from the future stay
+    compiled = codeop.Compile()  # future imports stay in effect
     compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     loop: asyncio.AbstractEventLoop | None = None
     for number, text in programs:

@@ -1,7 +1,7 @@
-"""Values as Python expressions that make their like: shapes and dtypes of tensors, plain values, configurations.
+"""Values as Python expressions for similar values: shapes and dtypes of tensors, plain values, configurations.
 
-No data of tensors and no weights are looked at.  What has no expression (a lambda, an open file) is named in
-``missing``, and stands as ``...``.
+Tensor data and weights are never read. A value without an expression (a lambda, an open file) is named in ``missing``,
+and written as ``...``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOLE = "..."
 
 
 class Description:
-    """Expressions for values, the modules that they name, and what has none.
+    """Expressions for values, the modules that they name, and values without one.
 
     Attributes:
         imports: modules to import before an expression is evaluated.
@@ -42,7 +42,7 @@ class Description:
         return ", ".join(parts)
 
     def of(self, value: Any, where: str, depth: int = 0) -> str:
-        """An expression for ``value``; ``where`` names the argument that it is, or is part of."""
+        """An expression for ``value``; ``where`` names its argument."""
         if isinstance(value, _PLAIN):
             return _number(value) if isinstance(value, (float, complex)) else repr(value)
         if depth > _DEPTH:
@@ -137,7 +137,7 @@ class Description:
             return None
         if module == "__main__":
             module = main_module()
-            if module.endswith(".ipynb"):  # whose names only its own cells know
+            if module.endswith(".ipynb"):  # its names exist only in its own cells
                 return name
         elif module.startswith("torch.nn.modules.") and getattr(sys.modules["torch"].nn, name, None) is value:
             module = "torch.nn"
@@ -204,15 +204,15 @@ class Description:
             before = len(self.missing)
             text = self.of(each, f"{where}.{key}", depth + 1)
             if text == HOLE or len(self.missing) > before:
-                del self.missing[before:]  # an attribute that is no plain value is left out of a configuration
+                del self.missing[before:]  # configurations omit attributes that are not plain values
                 continue
             parts.append(f"{key}={text}")
         return f"{name}({', '.join(parts)})"
 
 
 def main_module() -> str:
-    """The name by which the program's main file could be imported, that of the file where it is a notebook; empty where
-    there is none."""
+    """The name by which the program's main file could be imported, for a notebook that of its file; empty if there is
+    none."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name:
         return str(spec.name).removesuffix(".__main__")
@@ -222,7 +222,7 @@ def main_module() -> str:
 
 
 def tensor(value: Any) -> str | None:
-    """An expression for a tensor of this shape and dtype: random numbers, or zeros where the dtype has no fractions."""
+    """An expression for a tensor of this shape and dtype: random numbers, or zeros for dtypes without fractions."""
     if type(value).__module__.partition(".")[0] != "torch":
         return None
     sizes = _sizes(value)
@@ -236,7 +236,7 @@ def tensor(value: Any) -> str | None:
 
 
 def _sizes(value: Any) -> list[int]:
-    # torch.jit.trace notes what reads a size, and warns of each that becomes a number.
+    # torch.jit.trace records reads of sizes, and warns about each that becomes a number.
     tracing = sys.modules["torch"]._C
     state = tracing._get_tracing_state()
     tracing._set_tracing_state(None)

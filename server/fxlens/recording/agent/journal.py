@@ -1,4 +1,4 @@
-"""What a process has seen, written down at once: one line of JSON for each new fact, so that a crash loses nothing."""
+"""The facts seen by a process, written at once: one line of JSON each, so that a crash loses nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 1 << 20
 
 
 class Journal:
-    """A file for each process in ``folder``; a forked child gets one of its own."""
+    """A file for each process in ``folder``; a forked child gets its own."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -21,7 +21,7 @@ class Journal:
         self._file: tuple[int, int] | None = None
 
     def write(self, fact: dict[str, Any]) -> None:
-        """Append one fact.  A full disk or a folder that is gone ends the recording of this process, silently."""
+        """Append one fact.  A full disk or a removed folder silently ends the recording of this process."""
         pid = os.getpid()
         try:
             if pid != self._pid or not self._is_ours():
@@ -35,7 +35,7 @@ class Journal:
 
     def _is_ours(self) -> bool:
         """Whether the descriptor is still that of the journal: a program that closes all descriptors, as daemons do,
-        gets this number for a file of its own."""
+        may reuse its number."""
         try:
             return _identity(self._descriptor) == self._file
         except OSError:

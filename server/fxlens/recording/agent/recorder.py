@@ -1,7 +1,7 @@
-"""Watches modules being constructed and called, and notes what is new.
+"""Watches constructions and calls of modules, and records new ones.
 
-``Module.__new__`` sees the arguments of a construction, before a constructor can change them; ``Module.__init__`` says
-that it is one (copies and unpickled modules are not constructed); ``Module.__call__`` sees the inputs.
+``Module.__new__`` sees the arguments of a construction, before a constructor can change them; ``Module.__init__``
+confirms that it is one (copies and unpickled modules are not constructed); ``Module.__call__`` sees the inputs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .journal import Journal
 _CONSTRUCTIONS, _CALLS = 6, 12
 """Distinct constructions of a class, and distinct calls of a construction, that are kept."""
 _PATIENCE = 32
-"""After so many calls of a class without news only some of its calls are looked at, then fewer."""
+"""After so many calls of a class without a new one, only some of its calls are examined, then fewer."""
 
 
 class Watched:
-    """What is known of one class of the workspace."""
+    """The state for one class of the workspace."""
 
     def __init__(self, file: str, name: str, makes_itself: bool) -> None:
         self.file = file
         self.name = name
         self.makes_itself = makes_itself
-        """A ``__new__`` of its own hides what it is constructed with."""
+        """Its own ``__new__`` hides the arguments of a construction."""
         self.constructions: set[str] = set()
         self.calls: dict[str, set[Any]] = {}
         self.skip = 0
@@ -42,11 +42,11 @@ class Watched:
 
 
 class Recorder:
-    """Notes how the modules of the classes in ``folder`` are constructed and called.
+    """Records how modules of classes in ``folder`` are constructed and called.
 
     Args:
-        folder: the workspace; classes of other files are not noted.
-        journal: where facts go.
+        folder: the workspace; classes of other files are not recorded.
+        journal: receives the facts.
         calls: after so many calls of one outermost module the program is interrupted, as by Ctrl+C; 0 never.
     """
 
@@ -74,7 +74,7 @@ class Recorder:
         pending, note_construction, note_call, limit = self._pending, self._construction, self._call, self.limit
 
         def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-            # The compiler follows this, too, but no super().
+            # torch's compiler can trace this, but not super().
             if new is None and (compiling() or super(Module, cls).__new__ is object.__new__):  # type: ignore[misc]
                 made: Any = object.__new__(cls)
             else:
@@ -137,7 +137,7 @@ class Recorder:
 
     @staticmethod
     def _guarded(note: Callable[..., None], *arguments: Any) -> None:
-        """Whatever a strange value does, the program must not notice."""
+        """Suppress all errors, so that unusual values cannot affect the program."""
         with contextlib.suppress(Exception, SystemExit):
             note(*arguments)
 
@@ -156,7 +156,7 @@ class Recorder:
         """Describe the arguments now; whether it is a construction is seen when ``Module.__init__`` runs."""
         described = Description(self.made)
         text = described.call(known.name.rpartition(".")[2], args, kwargs)
-        # A copy, or what is unpickled, is never confirmed, and must not live longer for that.
+        # A copied or unpickled module is never confirmed, and must not be kept alive.
         self._pending.waiting = (weakref.ref(module), known, text, described)
 
     def _constructed(self, module: Any, known: Watched, text: str, described: Description) -> None:
@@ -204,19 +204,19 @@ class Recorder:
 
 
 def _makes_itself(cls: type) -> bool:
-    """Whether a class before ``torch.nn.Module`` has a ``__new__``, which need not hand its arguments on."""
+    """Whether a class before ``torch.nn.Module`` has a ``__new__``, which need not pass its arguments on."""
     own = itertools.takewhile(lambda each: each.__module__ != "torch.nn.modules.module", cls.__mro__)
     return any("__new__" in vars(each) for each in own)
 
 
 def when_torch_is_imported(then: Callable[[Any], None]) -> None:
-    """Call ``then(torch)`` once torch is imported; torch is not imported for it."""
+    """Call ``then(torch)`` once torch is imported; this does not import torch."""
     if "torch" in sys.modules:
         then(sys.modules["torch"])
         return
 
     class Finder:
-        """Lets the others find torch, and runs ``then`` after its loader."""
+        """Finds torch by the other finders, and runs ``then`` after its loader."""
 
         def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
             if name != "torch":
@@ -233,7 +233,7 @@ def when_torch_is_imported(then: Callable[[Any], None]) -> None:
                 execute(module)
                 try:
                     then(module)
-                except Exception as error:  # the program must run as if nobody recorded it
+                except Exception as error:  # recording must not affect the program
                     print(f"fxlens record: {type(error).__name__}: {error}", file=sys.stderr)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]

@@ -1,2 +1,2 @@
-"""The table of models as a web page, for reports and for the editor's panel: script and style, without anything of a
+"""The table of models as a web page, for reports and for the editor's panel: script and style, independent of the
 host."""

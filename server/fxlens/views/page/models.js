@@ -1,6 +1,6 @@
 /**
- * The table of models: sorted, filtered, and each row with its details. Knows nothing of where it is shown; every text
- * that it is given is shown as text.
+ * The table of models: sorted, filtered, and each row with its details. Independent of its host; every text is shown
+ * as plain text.
  *
  * @typedef {{ capture: string, text: string, tone: string, reason: string }} Verdict
  * @typedef {{ title: string, diff: string }} Proposal
@@ -92,7 +92,7 @@ export class Models {
     this.columns = [];
   }
 
-  /** More rows; those that are there stay as they are. @param {Row[]} rows */
+  /** Adds rows; existing ones are unchanged. @param {Row[]} rows */
   add(rows) {
     /** @type {Entry[]} */
     let changed = [];
@@ -124,17 +124,17 @@ export class Models {
     this.show();
   }
 
-  /** What there is to say at the end. @param {string[]} notes @param {string[]} versions */
+  /** Shows the notes and versions at the end. @param {string[]} notes @param {string[]} versions */
   close(notes, versions) {
     this.about.replaceChildren(...notes.map(note => made('p', 'note', note)), made('p', '', versions.filter(Boolean).join(' · ')));
   }
 
-  /** The columns that have something to say. @returns {Column[]} */
+  /** The columns with content. @returns {Column[]} */
   layOut() {
     const asked = CAPTURES.filter(name => this.entries.some(({ row }) => row.verdicts.some(each => each.capture === name)));
     /** @param {Row} row @param {string} name */
     const verdict = (row, name) => row.verdicts.find(each => each.capture === name);
-    // What the table is for comes first: in a narrow pane the rest is scrolled to.
+    // The most important columns come first: in a narrow pane the others need scrolling.
     return [
       { label: 'Class', value: row => row.name, cell: row => this.title(row) },
       ...asked.map(name => /** @type {Column} */ ({
@@ -280,7 +280,7 @@ function badge(verdict) {
   return shown;
 }
 
-/** How many there are of each grade. @param {Row} row */
+/** The number of each grade. @param {Row} row */
 function problems(row) {
   const shown = made('span');
   for (const grade of GRADES) {
@@ -293,7 +293,7 @@ function problems(row) {
   return shown;
 }
 
-/** Order of two values of a column; what is not known comes last. @param {string | number | null} one @param {string | number | null} other @param {boolean} down */
+/** Order of two values of a column; unknown values come last. @param {string | number | null} one @param {string | number | null} other @param {boolean} down */
 function compare(one, other, down) {
   if (one === null || other === null) return Number(one === null) - Number(other === null);
   const order = typeof one === 'string' ? one.localeCompare(String(other)) : one - Number(other);

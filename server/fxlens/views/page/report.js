@@ -1,4 +1,4 @@
-// The page of `fxlens check --format html`: the report is inside of it.
+// The page of `fxlens check --format html`: it contains the report.
 const report = JSON.parse(document.getElementById('report').textContent);
 const heading = document.querySelector('h1');
 heading.textContent = document.title = `Models of ${report.title}`;

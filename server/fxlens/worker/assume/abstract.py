@@ -1,4 +1,4 @@
-"""Classes that leave their forward, or what it needs, to their subclasses."""
+"""Classes that leave their forward, or parts of it, to their subclasses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_abstract(kind: type, sources: Sources) -> bool:
 
 
 def concrete(kind: type, sources: Sources) -> list[type]:
-    """The class itself; of an abstract one, its subclasses that are not."""
+    """The class itself; for an abstract one, its concrete subclasses."""
     if not is_abstract(kind, sources):
         return [kind]
     below: list[type] = kind.__subclasses__()
@@ -34,13 +34,13 @@ def concrete(kind: type, sources: Sources) -> list[type]:
 
 
 def _is_left_open(kind: type, method: str, sources: Sources) -> bool:
-    """Whether the method raises NotImplementedError and does nothing else."""
+    """Whether the method only raises NotImplementedError."""
     node = _source(kind, method, sources)
     return node is not None and any(map(_raises_not_implemented, _code(node)[:1]))
 
 
 def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) -> bool:
-    """Whether forward, or a method that it calls, reads an attribute that nothing sets but a subclass."""
+    """Whether forward, or a method that it calls, reads an attribute that only a subclass sets or defines."""
     from torch import nn
 
     run, read, called = [forward], set[str](), {"forward"}
@@ -55,11 +55,11 @@ def _reads_of_subclasses(kind: type, forward: FunctionNode, sources: Sources) ->
         return False
     missing = {name for name in read - here if not hasattr(kind, name)} - set(vars(nn.Module()))
     below: list[type] = kind.__subclasses__() if missing else []
-    return any(missing & (_set_by(each, sources) or set()) for each in below)
+    return any(missing & (vars(each).keys() | (_set_by(each, sources) or set())) for each in below)
 
 
 def _set_by(kind: type, sources: Sources) -> set[str] | None:
-    """The attributes that methods of the class and its bases assign; None where that cannot be read."""
+    """The attributes that methods of the class and its bases assign; None if that cannot be read."""
     found: set[str] = set()
     for each in kind.__mro__:
         if each.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):

@@ -1,4 +1,4 @@
-"""What an annotation says: its members, and which kinds of value it allows."""
+"""Annotations: their members, and the kinds of values that they allow."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import inspect
 import pathlib
+import re
 import types
 import typing
 from typing import Any
@@ -37,7 +38,7 @@ def unwrapped(note: Any) -> Any:
 
 
 def members(note: Any) -> list[Any]:
-    """The arms of a union, None last; a single one for anything else."""
+    """The arms of a union, None last; a single one for others."""
     note = unwrapped(note)
     if typing.get_origin(note) in (typing.Union, types.UnionType):
         arms = [unwrapped(each) for each in typing.get_args(note)]
@@ -49,12 +50,12 @@ _CONFIGURATIONS = (
     "Namespace", "SimpleNamespace", "DictConfig", "AttrDict", "EasyDict", "CfgNode", "ConfigDict", "ListConfig",
 )  # fmt: skip
 _OF_TENSORS = ("jaxtyping", "torchtyping")
-"""Packages whose annotations say which sizes a tensor has."""
+"""Packages whose annotations specify the sizes of tensors."""
 
 
 def kind(note: Any) -> str:
     """int, float, bool, str, list, tuple, mapping, callable, class, module, tensor, config, path, device, dtype,
-    choice, space, call, none, any; empty for what says nothing."""
+    choice, space, call, none, any; empty if it says nothing."""
     import torch
 
     note = unwrapped(note)
@@ -114,8 +115,21 @@ def kind(note: Any) -> str:
     return "call"
 
 
+_DOCUMENTED = {
+    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float",
+    "bool": "bool", "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor",
+    "callable": "callable", "nn.module": "module",
+}  # fmt: skip
+
+
+def documented(text: str, name: str) -> str:
+    """The kind that a docstring gives for a parameter: ``feats (list[Tensor]): …``."""
+    match = re.search(rf"(?<![\w.]){re.escape(name)}`?\s*[(:]\s*([A-Za-z.]+)", text) if text else None
+    return _DOCUMENTED.get(match[1].lower(), "") if match else ""
+
+
 def is_attribute_dict(note: Any) -> bool:
-    """Whether it is a configuration whose values are read both as attributes and by keys."""
+    """Whether it is a configuration whose values can be read both as attributes and by key."""
     note = members(note)[0]
     missing = vars(note).get("stands_for") if isinstance(note, type) else None
     name = missing or (note if isinstance(note, str) else getattr(note, "__name__", ""))
@@ -123,7 +137,7 @@ def is_attribute_dict(note: Any) -> bool:
 
 
 def result(note: Any) -> str:
-    """The kind of what a callable returns; empty where the annotation does not say it."""
+    """The kind of what a callable returns; empty if the annotation does not say it."""
     for arm in members(note):
         given = typing.get_args(arm)
         if typing.get_origin(arm) is collections.abc.Callable and len(given) == 2:
@@ -132,7 +146,7 @@ def result(note: Any) -> str:
 
 
 def is_space(kind: type) -> bool:
-    """Whether it is a space of gym or gymnasium, which says what a policy observes and does."""
+    """Whether it is a space of gym or gymnasium, which specifies a policy's observations or actions."""
     return any(each.__name__ == "Space" and each.__module__.split(".")[0] in GYMS for each in kind.__mro__)
 
 
@@ -145,7 +159,7 @@ def choices(note: Any) -> list[Any]:
 
 
 def items(note: Any) -> tuple[list[Any], int | None]:
-    """Annotations of the items of a list or tuple, and how many there are where that is fixed."""
+    """Annotations of the items of a list or tuple, and their number if fixed."""
     args = list(typing.get_args(unwrapped(note)))
     if not args:
         return [NOTHING], None
@@ -157,7 +171,7 @@ def items(note: Any) -> tuple[list[Any], int | None]:
 
 
 def fields(kind: type) -> dict[str, tuple[Any, Any]]:
-    """Parameters of a class's constructor: annotation and default of each, NOTHING where there is none."""
+    """Parameters of a class's constructor: annotation and default of each, NOTHING if there is none."""
     import sys
 
     namespace = vars(sys.modules.get(kind.__module__, types))
@@ -175,7 +189,7 @@ def fields(kind: type) -> dict[str, tuple[Any, Any]]:
 
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Those of the constructor; with ``**kwargs`` in it, those of the parents that it may hand on to as well."""
+    """Those of the constructor; with ``**kwargs``, also those of parents that may receive them."""
     found: dict[str, inspect.Parameter] = {}
     try:
         signature = inspect.signature(kind)
@@ -207,7 +221,7 @@ def _from_factory(kind: type, name: str) -> Any:
 
 
 def _of_text(note: str) -> str:
-    """An annotation that could not be evaluated, as one under TYPE_CHECKING."""
+    """The kind of an annotation that could not be evaluated, such as one under TYPE_CHECKING."""
     name = note.strip().rpartition(".")[2]
     known = _TEXTS.get(name)
     if known in _PLAIN:

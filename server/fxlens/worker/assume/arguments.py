@@ -1,4 +1,4 @@
-"""What arguments of these names usually are in a forward: dimensions and type of tensors, and what is no tensor."""
+"""Usual arguments of a forward by name: dimensions and dtype of tensors, and non-tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from .names import entries, snake
 
 Habit = tuple[str, tuple[tuple[str, ...], ...]]
-"""Type of number, and shapes as names of dimensions, the usual one first."""
+"""Dtype, and shapes as names of dimensions, the usual one first."""
 
 _TABLE = r"""
 long B L, B
@@ -69,7 +69,7 @@ _INTS = re.compile(
 
 @lru_cache(maxsize=2048)
 def habit(name: str) -> Habit | None:
-    """What a tensor of this name usually looks like."""
+    """The usual form of a tensor of this name."""
     name = snake(name)
     for pattern, kind, shapes in _COMPILED:
         if pattern.fullmatch(name):

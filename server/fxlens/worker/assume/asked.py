@@ -1,4 +1,4 @@
-"""What the code that ran into a failure reads of the object that it found something missing in: all of it at once."""
+"""All attributes and keys that failing code reads from an object that lacks one of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .source import plain
 
 
 def of(reader: Reader, failed: Failure) -> View:
-    """The places of the object in the functions of the traceback: where they are parameters, or kept by ``self``."""
+    """The places of the object in the functions of the traceback: as parameters, or attributes of ``self``."""
     thing = owner(failed)
     found: list[Place] = []
     for step in failed.path if thing is not None else ():
@@ -24,7 +24,7 @@ def of(reader: Reader, failed: Failure) -> View:
 
 
 def owner(failed: Failure) -> Any:
-    """The object that lacks an attribute or a key; None where that cannot be said."""
+    """The object that lacks an attribute or a key; None if unknown."""
     if isinstance(failed.error, AttributeError):
         return getattr(failed.error, "obj", None)
     node = failed.path[-1].node if failed.path else None
@@ -35,7 +35,7 @@ def owner(failed: Failure) -> Any:
 
 
 def names(view: View) -> list[str]:
-    """What is read without asking first whether it is there."""
+    """The names that are read without a check whether they exist."""
     optional = {*view.details("hasattr"), *view.details("get"), *view.details("contains")}
     read = [*view.keys("attribute"), *view.keys("key")]
     return [name for name in dict.fromkeys(read) if isinstance(name, str) and name not in optional and name[:2] != "__"]
@@ -61,7 +61,7 @@ def _places(reader: Reader, step: Step, thing: Any) -> list[Place]:
 
 
 def _function(step: Step, mine: Any) -> FunctionType | None:
-    """The function whose code a step ran."""
+    """The function that a step ran."""
     name = step.code.co_name
     for kind in type(mine).__mro__ if mine is not None else ():
         function = plain(inspect.getattr_static(kind, name, None))

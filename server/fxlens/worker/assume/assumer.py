@@ -1,4 +1,4 @@
-"""Assumes constructions and inputs: for one module's classes, one after the other."""
+"""Assumes constructions and inputs: for the classes of one module, one after the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AGAIN_TRIALS = 15
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an assumed call: its text, and how it is known."""
+    """One argument of an assumed call: its text, and its source."""
 
     name: str
     text: str
@@ -37,10 +37,10 @@ class Argument:
 class Assumption:
     """What was assumed for a class.
 
-    ``status``: "constructed"; "abstract" for a class that leaves its forward to subclasses; "failed".
-    ``tried`` is the construction that got furthest where none works.
-    ``construct`` and ``inputs`` are texts for the module's names and those of ``worker.scope``; ``inputs`` is None
-    where no arguments were found. ``ran`` says whether the eager forward ran with them, on meta or with data.
+    ``status``: "constructed"; "abstract" for a class that leaves its forward to subclasses; "failed". ``tried`` is the
+    construction that got furthest if none works. ``construct`` and ``inputs`` are texts for the module's names and
+    those of ``worker.scope``; ``inputs`` is None if no arguments were found. ``ran`` says whether the eager forward ran
+    with them, on meta or with data.
     """
 
     status: str
@@ -61,7 +61,7 @@ class Assumer:
     """Assumes for the classes of one module.
 
     Args:
-        namespace: the module that the classes are in; expressions are evaluated with its names.
+        namespace: the module of the classes; expressions are evaluated with its names.
         hints: by parameter's name, texts that calls elsewhere in the workspace pass for it, the best first.
     """
 
@@ -91,11 +91,11 @@ class Assumer:
         return self._assumption(construction, found, inputs, fed, trials)
 
     def inputs(self, module: Any, meta: bool, numbers: Mapping[str, int]) -> str | None:
-        """Arguments with which the forward of a module runs; ``numbers`` are what its constructor was given."""
+        """Arguments with which the forward of a module runs; ``numbers`` are those passed to its constructor."""
         self.reader.left = MOST_NODES
 
         def with_data() -> Any:
-            """Weights that forward can compute with, whatever they are: it is only asked whether it runs."""
+            """Arbitrary weights with data, since only whether forward runs matters."""
             import torch
 
             filled = copy.deepcopy(module).to_empty(device="cpu")
@@ -109,7 +109,7 @@ class Assumer:
         return found.text if found.outcome.ok else None
 
     def is_abstract(self, kind: type) -> bool:
-        """Whether the class leaves its forward, or what that needs, to its subclasses."""
+        """Whether the class leaves its forward, or parts of it, to its subclasses."""
         return is_abstract(kind, self.reader.sources)
 
     def _feed(
@@ -122,7 +122,7 @@ class Assumer:
                 return eval(found.text, construction.names)
 
         if meta:
-            # Constants of the constructor that were made on the processor.
+            # Constants of the constructor that were created on the CPU.
             module.to("meta")
         self.reader.left = MOST_NODES
         numbers = construction.numbers(found.state)
@@ -132,7 +132,7 @@ class Assumer:
     def _again(
         self, construction: Construction, found: Found, inputs: Inputs, fed: Found
     ) -> tuple[Found, Inputs, Found, int]:
-        """Other constructions, where no arguments make the first one run."""
+        """Other constructions, if the first one runs with no arguments."""
         budget = Budget(trials=12, seconds=AGAIN_SECONDS)
         best = (found, inputs, fed)
         tried, trials = {found.text}, 0

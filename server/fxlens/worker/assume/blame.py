@@ -1,4 +1,5 @@
-"""Which parameter an exception is about: names in the expression that raised, followed out through the calls."""
+"""Finds the parameter that an exception is about: names in the expression that raised, followed outwards through the
+calls."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from ..errors import text_of
 from .source import FunctionNode, Sources, position, statements
 
 Chain = tuple[str, ...]
-"""``config.model.dim`` as its names."""
+"""``config.model.dim`` as a tuple of names."""
 _COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
 
 @dataclass
 class Step:
-    """One frame of the workspace in a traceback: what it was doing."""
+    """One frame of the workspace in a traceback: what it was executing."""
 
     code: CodeType
     frame: FrameType
@@ -31,7 +32,7 @@ class Step:
 
 @dataclass
 class Failure:
-    """A trial that raised: what the exception says, and where in the workspace it was raised."""
+    """A trial that raised: its message, and where in the workspace it was raised."""
 
     error: BaseException
     message: str
@@ -40,7 +41,7 @@ class Failure:
 
 @dataclass
 class Suspect:
-    """A parameter of the call that was tried, and whether the value that raised is that parameter's itself."""
+    """A parameter of the call that was tried, and whether the failing value is the parameter itself."""
 
     owner: Any
     chain: Chain
@@ -48,7 +49,7 @@ class Suspect:
 
 
 def failure(sources: Sources, error: BaseException) -> Failure:
-    """The message is empty where the exception cannot say it."""
+    """The message is empty if the exception's own text raises."""
     try:
         message = text_of(error)
     except Exception:
@@ -76,10 +77,9 @@ def steps(sources: Sources, traceback: TracebackType | None) -> list[Step]:
 
 
 def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = None) -> list[Suspect]:
-    """Parameters of the outermost call, those that the exception is about most directly first.
+    """Parameters of the outermost call, the most directly concerned ones first.
 
-    ``held`` receives what was read from ``self`` on the way: the owner is the class, the chain begins with the
-    attribute.
+    ``held`` receives reads from ``self`` in between: the owner is the class, the chain starts with the attribute.
     """
     if not path:
         return []
@@ -108,7 +108,7 @@ def suspects(path: list[Step], message: str = "", held: list[Suspect] | None = N
 
 
 def _concerned(step: Step) -> list[Chain]:
-    """Names that the failing expression reads; of a raise, those that its conditions read."""
+    """Names that the failing expression reads; for a raise, those in its conditions."""
     node = step.node
     if isinstance(node, ast.Assert):
         return list(_chains(node.test))
@@ -124,7 +124,7 @@ def _concerned(step: Step) -> list[Chain]:
 
 
 def conditions(function: FunctionNode, wanted: ast.stmt) -> list[tuple[ast.expr, bool]]:
-    """The tests that led to a statement with the answer that each gave, the nearest first."""
+    """The conditions that led to a statement, with the result of each, the nearest first."""
     found: list[tuple[ast.expr, bool]] = []
 
     def search(body: list[ast.stmt]) -> bool:
@@ -162,7 +162,7 @@ def _statement(step: Step) -> ast.stmt | None:
 
 
 def statement_of(step: Step) -> ast.stmt | None:
-    """The innermost statement that a step was in."""
+    """The innermost statement that a step was executing."""
     return _statement(step)
 
 
@@ -171,7 +171,7 @@ def function_body(function: FunctionNode) -> list[ast.stmt]:
 
 
 def _by_type(chains: list[Chain], step: Step, message: str) -> list[Chain]:
-    """Those first whose value has a type that the message names, or whose name it mentions."""
+    """Sorts names whose type or name is in the message to the front."""
 
     def rank(chain: Chain) -> int:
         value = value_of(step, chain)
@@ -182,7 +182,7 @@ def _by_type(chains: list[Chain], step: Step, message: str) -> list[Chain]:
 
 
 def value_of(step: Step, chain: Chain) -> Any:
-    """What a chain of names stands for in the frame; None where that cannot be said."""
+    """The value of a chain of names in the frame; None if unknown."""
     scope = step.frame.f_locals
     if chain[0] not in scope:
         scope = step.frame.f_globals
@@ -222,7 +222,7 @@ def _chains(node: ast.AST) -> Iterator[Chain]:
 
 
 def chain_of(node: ast.AST) -> Chain | None:
-    """``a.b["c"]`` as a, b, c; None for what is no chain of names."""
+    """``a.b["c"]`` as a, b, c; None for anything but a chain of names."""
     parts: list[str] = []
     while True:
         if isinstance(node, ast.Attribute):
@@ -238,8 +238,8 @@ def chain_of(node: ast.AST) -> Chain | None:
 
 
 def origins(function: FunctionNode, chain: Chain) -> list[tuple[Chain, bool]]:
-    """Chains that begin with a parameter of the function and that this one was made from; whether it is the same
-    value."""
+    """Chains that start with a parameter of the function and from which this one was computed, and whether it is the
+    same value."""
     found: dict[Chain, bool] = {}
     definitions = _definitions(function)
     parameters = {each.arg for each in _parameters(function)}
@@ -261,7 +261,7 @@ def origins(function: FunctionNode, chain: Chain) -> list[tuple[Chain, bool]]:
                     front += [(each, False) for each in _chains(value)]
             if assigned:
                 break
-        # What another method stored in self is looked up further out, in the method that called this one.
+        # A value that another method stored in self is looked up in the caller of this method.
         if current[0] in parameters and not (current[0] == "self" and (len(current) == 1 or assigned)):
             found[current] = found.get(current, False) or pure
     return list(found.items())
@@ -300,7 +300,7 @@ def _definitions(function: FunctionNode) -> dict[Chain, list[tuple[ast.expr, str
 
 
 def _passed(above: Step, step: Step, chain: Chain) -> list[tuple[Chain, bool]]:
-    """What the caller gave for a parameter of the function that it called."""
+    """The caller's argument for a parameter of the function that it called."""
     if chain[0] == "self":
         same_object = above.frame.f_locals.get("self") is step.frame.f_locals.get("self")
         return [(chain, True)] if same_object else []

@@ -1,4 +1,4 @@
-"""Statements of a function that is read, and what its names stand for."""
+"""Statements of a function that is read, and the values of its names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Body:
             target = target.value
         if isinstance(target, ast.Name):
             before = self.names.get(target.id)
-            # `if x is None: x = …` keeps x, whose other value still counts.
+            # `if x is None: x = …` keeps x, since its other value still counts.
             if not (self.branch and isinstance(before, Place) and not isinstance(value, Place)):
                 self.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -167,7 +167,7 @@ class Body:
         self.names[node.name] = Local(node, self)
 
     def _importfrom(self, node: ast.ImportFrom) -> None:
-        """What a function imports of a module that is there already: nothing is imported to read it."""
+        """The imports of a function from already loaded modules; reading never imports."""
         package = (getattr(self.function, "__globals__", {}).get("__package__") or "").split(".")
         inner = package[: len(package) - node.level + 1] if node.level else []
         module = sys.modules.get(".".join([*inner, *([node.module] if node.module else [])]))
@@ -184,7 +184,7 @@ class Body:
             self.block(case.body)
 
     def items(self, node: ast.expr) -> list[Any]:
-        """What a loop over this gives, one entry for each time its body is worth reading."""
+        """The items of a loop, one for each iteration worth reading."""
         return self.of_iterable(self.value(node))
 
     def of_iterable(self, value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Calls in the code that is read: arguments meet the parameters of what is called."""
+"""Calls in the code that is read: arguments are matched to the callee's parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME = {"list", "tuple", "sorted", "reversed", "set", "deepcopy", "copy", "iter
 _OF_CONFIGURATIONS = tuple(
     f".OmegaConf.{each}" for each in ("merge", "create", "structured", "to_container", "to_object")
 )
-"""Functions that give a configuration with the values of the one that they are given."""
+"""Functions that return a configuration with the values of their argument."""
 _FACTORIES = {"zeros", "ones", "randn", "rand", "empty", "full", "arange", "linspace", "eye", "randint"}
 
 
@@ -32,7 +32,7 @@ class Calls:
         self.reader = body.reader
         self._functions = Functions(self)
         self.spread: list[Place] = []
-        """What the call that is read gives as ``**place``."""
+        """The ``**place`` arguments of the call that is read."""
 
     def value(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and "super" not in self.body.names:
@@ -113,7 +113,7 @@ class Calls:
         return None
 
     def _hyperparameters(self, owner: Self, args: list[Any]) -> None:
-        """``self.hparams`` of Lightning: what is given, or the arguments of the constructor by their names."""
+        """``self.hparams`` of Lightning: the given values, or the constructor's arguments by name."""
         kept = owner.stored.setdefault("hparams", Place("hparams"))
         if not isinstance(kept, Place):
             return
@@ -312,7 +312,7 @@ class Calls:
 
 
 def _one_of(values: list[Any]) -> Place | None:
-    """What has the values of all of these: of those after the first, the ones that were read before."""
+    """A value that combines these: from those after the first, the values read before."""
     places = [each for each in values if isinstance(each, Place)]
     for each in places[1:]:
         for (kind, key), part in each.parts.items():
@@ -321,6 +321,6 @@ def _one_of(values: list[Any]) -> Place | None:
 
 
 def _dotted(function: Any) -> str:
-    """The name of a function with its module, also of what stands in for one that could not be imported."""
+    """The name of a function with its module, also for placeholders."""
     missing = vars(function).get("stands_for") if isinstance(function, type) else None
     return missing or f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"

@@ -1,4 +1,4 @@
-"""Tests that came out the wrong way: values for their names under which they do not."""
+"""Finds values of names that flip the result of a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PURE = {
 
 
 def flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[blame.Chain, Any]]:
-    """Names in a test, with values that give it the answer that is wanted."""
+    """Names in a test, with values that give it the wanted result."""
     chains = [chain for chain in dict.fromkeys(_plain_chains(test))]
     pool = [*_constants(test, step)]
     count = 0
@@ -28,7 +28,7 @@ def flips(test: ast.expr, wanted: bool, step: blame.Step) -> Iterator[tuple[blam
             known = [v for c in chains if c != chain and type(v := blame.value_of(step, c)) is int and v > 0]
             near = [value * k for k in (2, 4) if isinstance(value, int)]
             multiples = [v * 8 for v in known]
-            # What is larger than the other one should stay so; nothing has size 0 unless nothing else helps.
+            # Keep the larger one larger; use size 0 only if nothing else helps.
             relatives = [*multiples, *known] if any(value > v for v in known) else [*known, *multiples]
             constants = [v for v in pool if type(v) in (int, float)]
             candidates = [
@@ -84,7 +84,7 @@ class _Substitute(ast.NodeTransformer):
 
 
 def _answer(test: ast.expr, chain: blame.Chain, value: Any, step: blame.Step) -> bool | None:
-    """The test's answer with another value for one of its names; None where it cannot be had without a call."""
+    """The test's result with another value for one of its names; None if it needs a call."""
     for node in ast.walk(test):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", None)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import alone, fallbacks, hub, tokenizers
-from ..errors import text_of
+from ..errors import of_property, text_of
 from ..scope import scope, spelled
 from . import annotated, blame, sandbox
 from .names import habit, is_image_size
@@ -23,7 +23,7 @@ from .remedies import Remedies
 from .search import Budget, Found, Outcome, search
 from .slots import Option, Slot, State, chosen, given, render, walk
 
-_SECONDS, _LONGER = 2.0, 5.0  # for one trial, and for one more that goes on where all others have ended
+_SECONDS, _LONGER = 2.0, 5.0  # for one trial, and for one longer trial after all others
 _MOST_LACKS = 3
 _ABOUT_META = re.compile(
     r"meta|device|data-dependent|no data|numpy|storage|is not implemented|item\(\)|pinned|set_data", re.I
@@ -31,7 +31,7 @@ _ABOUT_META = re.compile(
 
 
 class Construction:
-    """The search for one class: its slots, and what was found."""
+    """The search for one class: its slots, and the result."""
 
     def __init__(
         self, kind: type, namespace: ModuleType | None, reader: Reader, hints: Mapping[str, list[str]]
@@ -52,10 +52,15 @@ class Construction:
             for each in self.kind.__mro__
             if self.reader.is_own(each.__init__ if each is self.kind else vars(each).get("__init__"))  # type: ignore[misc]
         ]
+        above = [each for each in self.kind.__mro__ if not each.__module__.startswith("torch.") and each is not object]
+        told = [text for each in above for text in (each.__doc__, getattr(vars(each).get("__init__"), "__doc__", ""))]
+        documents = "\n".join(filter(None, told))
         for name, (note, default) in annotated.fields(self.kind).items():
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
                 note = places[0].annotation
+            if places and (kind := annotated.documented(documents, name)):
+                places[0].use("documented", kind)
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
             if default is NOTHING:
                 self.slots[name] = slot
@@ -63,7 +68,7 @@ class Construction:
                 self.optional[name] = slot
 
     def numbers(self, state: State) -> dict[str, int]:
-        """Whole numbers that the expression gives, or leaves at their default, by name."""
+        """Integers by name that the expression passes, or leaves at their default."""
         found: dict[str, int] = {}
         for slot in [*walk(self.optional, state), *walk(self.slots, state)]:
             option = chosen(slot, state)
@@ -87,8 +92,8 @@ class Construction:
         return {name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY}
 
     def start(self) -> State:
-        """First options for what must be given; flags like ``pretrained=True`` turned off, images that the windows and
-        patches of the defaults divide."""
+        """Initial options for required parameters; flags like ``pretrained=True`` turned off, image sizes divisible by
+        the default windows and patches."""
         state: State = {}
         parts = [
             slot.default
@@ -108,7 +113,7 @@ class Construction:
         return state
 
     def attempt(self, text: str, seconds: float) -> Outcome:
-        """Constructs on meta; with data where meta cannot answer."""
+        """Constructs on meta; with data if meta fails."""
         code = compile(text, "<fxlens assumed>", "eval")
         outcome = self._once(code, seconds, meta=True)
         if not outcome.ok and "item()" in _told(outcome.error):
@@ -127,7 +132,7 @@ class Construction:
 
     def _without_what_it_lacks(self, code: Any, seconds: float, first: Outcome) -> Outcome:
         """Without weights, a device, a group of processes, a tokenizer, a package: one after the other, as the
-        constructor asks for them.  As it was where that leads no further."""
+        constructor needs them. Unchanged if that does not help."""
         outcome, lacking = first, list[BaseException]()
         while outcome.error is not None and len(lacking) < _MOST_LACKS and _without(outcome.error) is not None:
             lacking.append(outcome.error)
@@ -154,28 +159,31 @@ class Construction:
                         stack.enter_context(context)
                 if meta:
                     stack.enter_context(sandbox.on_meta(counting))
-                value = eval(code, self.names)
-        except BaseException as error:  # sys.exit says that these arguments do not fit
+                try:
+                    value = eval(code, self.names)
+                except AttributeError as error:
+                    raise of_property(error) from None
+        except BaseException as error:  # sys.exit means that these arguments do not fit
             return Outcome(error=error, progress=self.progress(error))
         if not isinstance(value, self.kind):
             return Outcome(error=TypeError(f"{self.head} gives {type(value).__name__}"))
         return Outcome(value=value, detail=meta)
 
     def progress(self, error: BaseException) -> tuple[Any, ...]:
-        """The lines that the code was at; those of the class's own constructor are further than those of an argument
-        that is constructed for it."""
+        """The lines reached; those in the class's own constructor count more than those in constructors of its
+        arguments."""
         path = blame.steps(self.reader.sources, error.__traceback__)
         entered = any(isinstance(step.frame.f_locals.get("self"), self.kind) for step in path)
-        # Of a call all arguments were evaluated, on whatever lines they are.
+        # All arguments of a call were evaluated, on whatever lines.
         lines = [getattr(step.node, "end_lineno", None) or step.line for step in path[:-1]]
         lines += [step.line for step in path[-1:]]
         asserted = blame.statement_of(path[-1]) if path and isinstance(error, AssertionError) else None
         if isinstance(asserted, ast.Assert):
-            lines[-1] = asserted.end_lineno or lines[-1]  # all of its lines were run
+            lines[-1] = asserted.end_lineno or lines[-1]  # all of its lines ran
         return (entered, *lines) if path else ()
 
     def search(self, budget: Budget) -> Found:
-        """A construction; where the one that got furthest only takes long, it gets the time."""
+        """Searches a construction; if the best attempt was only slow, it gets more time."""
         found = search(
             [self.start()],
             self.text,
@@ -190,7 +198,7 @@ class Construction:
 
 
 def _without(error: BaseException) -> contextlib.AbstractContextManager[None] | None:
-    """In what a constructor works without that which it has not, by what it raised."""
+    """The context in which a constructor works without something missing, chosen by its exception."""
     if (loader := sandbox.loading(error)) is not None:
         return sandbox.without_loading(loader)
     if hub.is_about(error):

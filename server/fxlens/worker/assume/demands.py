@@ -1,4 +1,4 @@
-"""What the error of a run asks for: another size, another rank, another type of number."""
+"""The demand in the error of a run: another size, rank or dtype."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from . import blame
 
 @dataclass(frozen=True)
 class Demand:
-    """``sizes``: pairs of a size that was met and the one wanted. ``rank``: dimensions wanted. ``met``: the shape that
-    was met. ``kind``: the type wanted. ``larger``: the image is too small. ``flat``: a matrix was multiplied."""
+    """``sizes``: pairs of an actual size and the wanted one. ``rank``: wanted number of dimensions. ``met``: the actual
+    shape. ``kind``: the wanted dtype. ``larger``: the image is too small. ``flat``: a matrix was multiplied."""
 
     sizes: tuple[tuple[int, int], ...] = ()
     rank: tuple[int, ...] = ()
@@ -39,13 +39,13 @@ def _either(m: re.Match[str]) -> Demand:
 
 
 def _broadcast(m: re.Match[str]) -> Demand:
-    """Sizes at the same place from the end that differ, and neither is 1."""
+    """Sizes at the same position from the end that differ, and neither is 1."""
     pairs = [(a, b) for a, b in zip(_shape(m[1])[::-1], _shape(m[2])[::-1], strict=False) if a != b and 1 not in (a, b)]
     return Demand(tuple(pair for a, b in pairs for pair in ((a, b), (b, a))), met=_shape(m[1]))
 
 
 def _viewed(m: re.Match[str]) -> Demand:
-    """A view of another number of values: one dimension is to be larger or smaller by their ratio."""
+    """A view with another number of elements: one dimension must change by their ratio."""
     wanted = 1
     for size in _shape(m[1]):
         wanted *= size
@@ -152,7 +152,7 @@ _COMPILED = [(re.compile(pattern, re.S), make) for pattern, make in _RULES]
 
 
 def read(error: BaseException) -> Demand:
-    """The demand of an error; an empty one where its message asks for nothing."""
+    """The demand of an error; an empty one if its message has none."""
     try:
         text = text_of(error)
     except Exception:
@@ -165,7 +165,7 @@ def read(error: BaseException) -> Demand:
 
 
 def of_call(message: str, step: blame.Step) -> Demand | None:
-    """What a convolution asks for whose error on meta has no numbers: they are in the arguments of the call."""
+    """The demand of a convolution whose error on meta has no numbers: taken from the call's arguments."""
     import ast
 
     if ("Invalid channel dimensions" not in message and "channel" not in message) or not isinstance(
@@ -192,7 +192,7 @@ def of_call(message: str, step: blame.Step) -> Demand | None:
 
 
 def wanted_by_layer(traceback: Any) -> tuple[Any, Any] | None:
-    """The innermost layer of torch that was running, and the tensor it was given."""
+    """The innermost layer of torch that was running, and its input tensor."""
     import torch
 
     found = None

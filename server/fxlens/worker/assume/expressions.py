@@ -253,7 +253,7 @@ class Expressions:
 
 
 def _attribute_of(owner: Any, name: str, self_value: Self | None) -> Any:
-    """An attribute of something that exists; properties are not run."""
+    """An attribute of an existing object; properties are not run."""
     import torch
 
     if isinstance(owner, (ModuleType, type)):

@@ -1,4 +1,4 @@
-"""Options for the arguments of a forward: tensors of the right shape and type, lists of them, numbers and flags."""
+"""Options for the arguments of a forward: tensors of the right shape and dtype, lists of them, numbers and flags."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAYS_OTHER = {
 
 
 class Feeding(Options):
-    """Options for one module's forward.  ``module`` exists; its layers say what they need."""
+    """Options for one module's forward. ``module`` is constructed; its layers determine their inputs."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Feeding(Options):
             vote(kinds.of_value(slot.default), 12.0, "default")
             if isinstance(slot.default, (bool, int, float, str)):
                 return [(kinds.of_value(slot.default), "default")]
-        told = doc_kind(self.text, slot.name)
+        told = annotated.documented(self.text, slot.name)
         vote(told, 8.0, "comment")
         seen: dict[str, int] = {}
         compared: list[Any] = []
@@ -119,7 +119,7 @@ class Feeding(Options):
                 elif use == "attribute":
                     vote("tensor" if detail in _TENSOR_ATTRIBUTES else "config", 3.0 if seen[use] < 4 else 0.3, "use")
                 elif use == "compare" and detail not in compared:
-                    compared.append(detail)  # each of several layers may make it
+                    compared.append(detail)  # one of several layers may make the comparison
                     vote(
                         {str: "str", bool: "bool", int: "int"}.get(type(detail), ""),
                         6.0 if isinstance(detail, str) else 1.5,
@@ -187,7 +187,7 @@ class Feeding(Options):
         for dims in merged:
             shape = self.sizes.shape(dims, need.channels if need is not None else None)
             if len(dims) == 5:
-                # The frames of a video are few.
+                # Videos have few frames.
                 shape = tuple(
                     5 if name.lower() in ("t", "f", "_", "n") and i else size
                     for i, (name, size) in enumerate(zip(dims, shape, strict=True))
@@ -214,7 +214,7 @@ class Feeding(Options):
                     yield self._typed(self._sized(spec, view), kind, need, view), "trial"
 
     def _after_linear(self, view: View, need: layers.Need | None, kind: str) -> Iterator[tuple[Spec, str]]:
-        """What is asked of the value after a linear layer holds for all but the last dimension."""
+        """Requirements on a linear layer's result apply to all but the last dimension."""
         after = view.part("linear")
         if need is None or need.channels is None or not after:
             return
@@ -265,7 +265,7 @@ class Feeding(Options):
         return spec
 
     def _sized(self, spec: Spec, view: View) -> Spec:
-        """With the sizes that the code compares with."""
+        """Specs with the sizes that the code compares with."""
         shape = list(spec.shape)
         for index, size in view.details("size"):
             if -len(shape) <= index < len(shape) and 0 < size < 10_000:
@@ -284,7 +284,7 @@ class Feeding(Options):
         return tuple(fixed.get(each) or self.sizes.shape((each,), None)[0] if each != "B" else BATCH for each in dims)
 
     def _plain(self, rank: int, need: layers.Need | None) -> list[Spec]:
-        """Tensors of a rank, channels where they usually are."""
+        """Tensors of a rank, with channels at the usual dimension."""
         width = (need.channels if need is not None else None) or self.sizes.feature or 16
         image = self.sizes.image
         shapes: dict[int, list[tuple[int, ...]]] = {
@@ -301,7 +301,7 @@ class Feeding(Options):
         return [Spec(shape) for shape in found]
 
     def reranked(self, spec: Spec, rank: int) -> list[Spec]:
-        """The same tensor with another number of dimensions."""
+        """The same tensor with another rank."""
         shape = spec.shape
         width = shape[1] if len(shape) in (4, 5) else shape[-1] if shape else self.sizes.feature or 16
         image = self.sizes.image
@@ -367,7 +367,7 @@ class Feeding(Options):
 
 
 def _merged(rows: list[Any]) -> list[tuple[str, ...]]:
-    """One row of names for each rank: `_` where no row knows one."""
+    """One row of names for each rank: `_` if no row has one."""
     found: dict[int, list[str]] = {}
     for row in rows:
         known = found.setdefault(len(row), ["_"] * len(row))
@@ -375,20 +375,6 @@ def _merged(rows: list[Any]) -> list[tuple[str, ...]]:
             if known[index] == "_":
                 known[index] = name
     return [tuple(each) for each in found.values()]
-
-
-_DOC_KINDS = {
-    "list": "list", "tuple": "tuple", "sequence": "list", "dict": "mapping", "int": "int", "float": "float",
-    "bool": "bool",
-    "str": "str", "string": "str", "tensor": "tensor", "torch.tensor": "tensor", "callable": "callable",
-    "nn.module": "module",
-}  # fmt: skip
-
-
-def doc_kind(text: str, name: str) -> str:
-    """The kind that a docstring gives for a parameter: ``feats (list[Tensor]): …``."""
-    match = re.search(rf"(?<![\w.]){re.escape(name)}`?\s*[(:]\s*([A-Za-z.]+)", text) if text else None
-    return _DOC_KINDS.get(match[1].lower(), "") if match else ""
 
 
 def tensor_option(spec: Spec, how: str) -> Option:

@@ -1,4 +1,4 @@
-"""Functions that say something of their own about what they are given."""
+"""Functions whose calls tell something about their arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Functions:
         self._calls = calls
 
     def named(self, name: str, module: str) -> Callable[..., Any] | None:
-        """How a call of this function is read; None for one that is like others."""
+        """The reader of calls of this function; None for ordinary functions."""
         return getattr(self, f"of_{name}", None) if module in _MODULES else None
 
     def of_isinstance(self, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a configuration or a constructor's keywords get after an exception: what the code asked for in vain."""
+"""Extends a configuration or a constructor's keywords after an exception by the missing names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .slots import Slot, State, chosen, walk
 
 
 class Growing:
-    """Moves that add to what is there, for `Remedies`."""
+    """Moves that add attributes, keys or arguments, for `Remedies`."""
 
     def __init__(self, options: Options, slots: dict[str, Slot], target: type, optional: dict[str, Slot]) -> None:
         self.options = options
@@ -28,8 +28,8 @@ class Growing:
         self.optional = optional
 
     def grown(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
-        """An attribute or a key that the code reads and the configuration lacks: with all others that the functions
-        read of it which were running."""
+        """An attribute or a key that the code reads and the configuration lacks: with all others that the running
+        functions read from it."""
         name = None
         if isinstance(failed.error, AttributeError):
             match = re.search(r"has no attribute '(\w+)'", failed.message)
@@ -61,15 +61,15 @@ class Growing:
                 yield Growth({slot: grown})
 
     def _containers(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State, name: str) -> list[Slot]:
-        """Configurations: the one that the code found it missing in, those of which the name is read, then those that
-        are blamed; of modules only these."""
+        """Configurations: the one that lacks the name, those from which it is read, then the blamed ones; for modules
+        only these."""
         found = [slot for slot, _ in blamed if chosen(slot, state).kind in ("config", "dict", "module")]
         found += [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("config", "dict")]
         given = self._given_as(failed)
         return sorted(dict.fromkeys(found), key=lambda slot: (slot.name not in given, not _read_of(slot, name).places))
 
     def _given_as(self, failed: Failure) -> set[str]:
-        """The arguments of the constructor that are the object which lacks something."""
+        """The constructor's arguments that are the object with the missing name."""
         thing = asked.owner(failed)
         if thing is None or not isinstance(failed.path[0].frame.f_locals.get("self"), self.target):
             return set()
@@ -78,8 +78,8 @@ class Growing:
         return {name for name, value in given.items() if value is thing}
 
     def missing(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A call inside an expression lacks an argument, or has one too many; a keyword that is read by its name,
-        ``kwargs["width"]``, is not there."""
+        """A call inside an expression lacks an argument, or has one too many; or a keyword that is read by name,
+        ``kwargs["width"]``, is missing."""
         match = re.search(r"(\w+)\.__init__\(\) missing \d+ required [\w-]+ arguments?: (.*)", failed.message)
         names: list[Any] = list(failed.error.args[:1]) if isinstance(failed.error, KeyError) else []
         statement = blame.statement_of(failed.path[-1]) if failed.path else None
@@ -95,18 +95,26 @@ class Growing:
                     yield from ({slot: other} for other in slot.options() if other is not option)
         parameters = inspect.signature(self.target).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-            # Keywords that are handed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
-            more = Growth()
+            # Keywords that are passed on to a layer: `self.conv = nn.Conv1d(*args, **kwargs)`.
+            more, read = Growth(), asked.of(self.options.reader, failed)
+            lacking = self._lacking(failed, match[1]) if match is not None else {}
             for name in names:
                 if isinstance(name, str) and name.isidentifier() and name not in parameters:
-                    view = View([*self._of_keywords(name), Place(name, NOTHING)])
+                    known = [lacking[name]] if name in lacking else _parts_of(read, name)
+                    view = View([*self._of_keywords(name), *known, Place(name, NOTHING)])
                     self.optional.setdefault(name, self.options.slot(name, view, (name,), NOTHING))
                     more[self.optional[name]] = self.optional[name].options()[0]
             if more:
                 yield more
 
+    def _lacking(self, failed: Failure, name: str) -> dict[str, Place]:
+        """What the constructor of the class of this name, which is not given enough, does with its parameters."""
+        kind = failed.path[-1].frame.f_globals.get(name) if failed.path else None
+        reading = self.options.reader.constructor(kind) if isinstance(kind, type) else None
+        return reading.parameters if reading is not None else {}
+
     def _of_keywords(self, name: str) -> list[Place]:
-        """Where a keyword is read that the constructor takes by ``**kwargs``."""
+        """The place of a keyword that the constructor takes by ``**kwargs``."""
         reading = self.options.reader.constructor(self.target)
         if reading is None or reading.extra is None:
             return []
@@ -114,12 +122,12 @@ class Growing:
 
 
 def _is_constant(thing: Any, failed: Failure) -> bool:
-    """Whether it is a variable of a file: ``URLS[f"r{blocks}"]``."""
+    """Whether it is a global of a file: ``URLS[f"r{blocks}"]``."""
     return thing is not None and any(each is thing for each in failed.path[-1].frame.f_globals.values())
 
 
 def _read_of(slot: Slot, name: str) -> View:
-    """How a part of a configuration is used."""
+    """The uses of a part of a configuration."""
     return View(_parts_of(slot.view, name))
 
 

@@ -1,4 +1,4 @@
-"""Spaces of gym and gymnasium: what a policy observes and does, for its constructor, and the tensors that they hold."""
+"""Spaces of gym and gymnasium: a policy's observations and actions, as constructor arguments and as tensors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _BOX, _FRAMES = "-1.0, 1.0, (64,)", "0, 255, (4, 84, 84), 'uint8'"
 
 
 def is_named(name: str) -> bool:
-    """Whether a parameter is a space by its name."""
+    """Whether a parameter's name is that of a space."""
     return bool(_NAMED.fullmatch(snake(name)))
 
 
 def package() -> Any:
-    """The module with the classes of spaces that the code has imported; None where it has none."""
+    """The module with the classes of spaces that the code has imported; None if there is none."""
     return next((found for each in GYMS if (found := sys.modules.get(f"{each}.spaces")) is not None), None)
 
 
 def options(slot: Slot, how: str, names: Mapping[str, Any]) -> list[Option]:
-    """Spaces for a parameter, those that its annotation and the code ask for first."""
+    """Spaces for a parameter, those that its annotation and the code require first."""
     asked = [each for each in members(slot.annotation) if isinstance(each, type) and is_space(each)]
     module = sys.modules.get(f"{asked[0].__module__.split('.')[0]}.spaces") if asked else package()
     if module is None:
@@ -52,7 +52,7 @@ def options(slot: Slot, how: str, names: Mapping[str, Any]) -> list[Option]:
 
 
 def fed(module: Any, name: str) -> Option | None:
-    """What a forward takes under this name where the module keeps its spaces: a batch of observations or of actions."""
+    """A forward's argument of this name for a module with spaces: a batch of observations or actions."""
     wanted = "observation" if _OBSERVED.fullmatch(name) else "action" if _DONE.fullmatch(name) else ""
     held = vars(module)
     for key in held if wanted else ():

@@ -1,4 +1,4 @@
-"""What to change after an exception in a forward: shapes and types of tensors, and what is no tensor."""
+"""Changes after an exception in a forward: shapes and dtypes of tensors, and non-tensors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class InputRemedies(Remedies):
         yield from self._any(blamed, state)
 
     def _tensors(self, slots: list[Slot], state: State) -> list[Slot]:
-        """Slots that hold a tensor, those that are blamed, or lie in what is blamed, first."""
+        """Slots that hold a tensor, blamed ones, or those within blamed ones, first."""
         inner: list[Slot] = []
         for slot in slots:
             option = chosen(slot, state)
@@ -61,7 +61,7 @@ class InputRemedies(Remedies):
         return [slot for slot in dict.fromkeys(everything) if chosen(slot, state).spec is not None]
 
     def _smaller(self, state: State) -> Iterator[Move]:
-        """Shorter and smaller tensors, where it takes too long."""
+        """Shorter and smaller tensors, after a timeout."""
         for factor in (4, 2):
             move: Move = {}
             for slot in self._tensors([], state):
@@ -81,7 +81,7 @@ class InputRemedies(Remedies):
         return {slot: slot.add(tensor_option(spec, "error"))}
 
     def _of_layer(self, error: BaseException, tensors: list[Slot], state: State) -> Iterator[Move]:
-        """The layer that raised knows what it wants; the tensor it was given may be an argument itself."""
+        """Moves from the requirements of the layer that raised; its input may be an argument itself."""
         met = demands.wanted_by_layer(error.__traceback__)
         need = layers.need(met[0]) if met is not None else None
         if met is None or need is None:
@@ -157,7 +157,7 @@ class InputRemedies(Remedies):
                 yield move
 
     def _resized_all(self, tensors: list[Slot], met: int, wanted: int, state: State) -> Iterator[Move]:
-        """Every dimension of this size but the first: both sides of a window."""
+        """Every dimension of this size but the first: as both sides of a window."""
         move: Move = {}
         for slot in tensors:
             spec = chosen(slot, state).spec
@@ -168,7 +168,7 @@ class InputRemedies(Remedies):
             yield move
 
     def _resized_together(self, tensors: list[Slot], met: int, wanted: int, state: State) -> Iterator[Move]:
-        """The same dimension of all arguments that have it, or share in it."""
+        """The same dimension of all arguments that have or contain it."""
         for part in (1, len(tensors)) if len(tensors) > 1 else ():
             if part > 1 and (met % part or wanted % part):
                 continue
@@ -196,9 +196,9 @@ class InputRemedies(Remedies):
                 yield move
 
     def _scaled(self, slot: Slot, met: int, wanted: int, state: State) -> Iterator[Move]:
-        """A size that was met is a multiple of an argument's, or a part of it."""
+        """Moves for an actual size that is a multiple or a fraction of an argument's."""
         spec = chosen(slot, state).spec
-        # Two spatial dimensions that were flattened: as many pixels as are wanted.
+        # Two spatial dimensions that were flattened: match the wanted number of pixels.
         if len(spec.shape) == 4 and met > 0 and wanted > 0:
             side = (wanted / met) ** 0.5 * spec.shape[-1]
             for size in dict.fromkeys((round(side), int(side))):
@@ -223,7 +223,7 @@ class InputRemedies(Remedies):
         elif isinstance(statement, ast.Raise):
             tests = [test for test, _ in blame.conditions(step.function, statement)][:2]
         for test in tests:
-            # Sides of a comparison first: `L == H * W` wants 4096 where there are 16.
+            # Sides of a comparison first: `L == H * W` wants 4096 and has 16.
             sides = [each for n in ast.walk(test) if isinstance(n, ast.Compare) for each in (n.left, *n.comparators)]
             numbers = [v for n in [*sides, *ast.walk(test)] if type(v := _number(n, step)) is int and 0 < v < 5000]
             for met in dict.fromkeys(numbers):
@@ -232,7 +232,7 @@ class InputRemedies(Remedies):
                         yield from self._demanded(Demand(((met, wanted),)), tensors, state)
 
     def _shared(self, tensors: list[Slot], state: State) -> Iterator[Move]:
-        """One argument like another; all of them alike."""
+        """Copy the option of one argument to another, or to all."""
         everything = self._tensors([], state)
         for slot in tensors[:3]:
             for other in everything:
@@ -244,7 +244,7 @@ class InputRemedies(Remedies):
             yield {slot: slot.add(tensor_option(spec, "error")) for slot in everything if slot is not source}
 
     def _spread_sizes(self, tensors: list[Slot], state: State) -> Iterator[Move]:
-        """The usual sizes of images, all images at once; then other ranks."""
+        """The usual image sizes, for all images at once; then other ranks."""
         yield from self._image_sizes(tensors, state, (224, 32, 28, 128, 96, 256, 16, 8, 512, 299))
         for slot in tensors[:2]:
             spec = chosen(slot, state).spec

@@ -1,4 +1,4 @@
-"""Finds arguments under which a module's forward runs."""
+"""Finds arguments with which a module's forward runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .slots import Slot, State, chosen, render, walk
 
 _META_SECONDS, _SECONDS = 0.6, 1.5  # for one trial
 MOST_PARAMETERS = 40_000_000
-"""A larger module is not made with data for a trial."""
+"""Larger modules are not constructed with data for a trial."""
 MOST_ELEMENTS = 50_000_000
-"""Arguments that hold more together are not tried: the sizes come from error messages, and may be anything."""
+"""Arguments with more elements in total are not tried, since sizes from error messages can be arbitrary."""
 _ABOUT_DATA = re.compile(
     r"meta|data-dependent|no data|item\(\)|NotImplementedError|fake tensor|numpy|storage|"
     r"nonzero|not on the expected device|same device",
@@ -31,7 +31,7 @@ _ABOUT_DATA = re.compile(
 class Inputs:
     """The search for the arguments of one module.
 
-    ``remake`` constructs the module again with data, where meta tensors cannot answer.
+    ``remake`` constructs the module again with data, if meta tensors fail.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Inputs:
                 self.by_keyword.add(each.name)
 
     def _fill_rest(self, name: str, view: View) -> None:
-        """``*inputs`` where nothing else is there: as many as the code looks at."""
+        """Fills ``*inputs`` if there are no other parameters: as many as the code reads."""
         indexes = [d + 1 for d in view.details("index") if isinstance(d, int) and d >= 0]
         count = max([*indexes, *(d for d in view.details("unpack") if isinstance(d, int)), 1])
         for index in range(count):
@@ -99,7 +99,7 @@ class Inputs:
         return ", ".join(parts)
 
     def attempt(self, text: str, seconds: float) -> Outcome:
-        """Runs forward on meta; with data from the first question about data on."""
+        """Runs forward on meta; with data after the first operation that needs it."""
         if self._elements(text) > MOST_ELEMENTS:
             return Outcome(error=MemoryError(f"more than {MOST_ELEMENTS} elements"))
         if self.meta:
@@ -113,7 +113,7 @@ class Inputs:
         return self._once(self.module, text, seconds, meta=False)
 
     def _elements(self, text: str) -> int:
-        """How many elements the tensors among the arguments have; 0 where they cannot be made."""
+        """The number of elements of the tensors among the arguments; 0 if they cannot be made."""
         import torch
 
         def given(*args: Any, **kwargs: Any) -> list[Any]:
@@ -156,9 +156,9 @@ class Inputs:
                 torch.device("meta") if meta else contextlib.nullcontext(),
                 torch.no_grad(),
             ):
-                torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for each kind of device
+                torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for each device type
                 value = eval(code, scope)
-        except BaseException as error:  # sys.exit says that these arguments do not fit
+        except BaseException as error:  # sys.exit means that these arguments do not fit
             return Outcome(error=error, progress=self._progress(error, finished))
         finally:
             hook.remove()
@@ -169,7 +169,7 @@ class Inputs:
         return (*lines[:1], finished, *lines[1:])
 
     def like(self, other: Inputs, state: State) -> State:
-        """What was found for another construction of the same class."""
+        """Starts from the result for another construction of the same class."""
         mine = {slot.path: slot for slot in walk({**self.optional, **self.slots}, {})}
         found: State = {}
         for slot, option in state.items():

@@ -1,4 +1,4 @@
-"""Which kind of value a parameter takes, by everything that is known of it."""
+"""The kind of value that a parameter takes, from all evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODULE_ATTRIBUTES = {
 
 
 def ranked(view: View, annotation: object = NOTHING, default: object = NOTHING) -> list[tuple[str, str]]:
-    """Kinds with the sort of evidence for each (annotation, use, name, default), the most likely first."""
+    """Kinds with the type of evidence for each (annotation, use, name, default), the most likely first."""
     scores: dict[str, float] = {}
     best: dict[str, tuple[float, str]] = {}
 
@@ -78,9 +78,11 @@ def _by_use(view: View, vote) -> None:  # type: ignore[no-untyped-def]
                     vote(known[0], known[1], "use")
             elif kind == "key_of":
                 vote("str" if isinstance(detail[0], str) else "int", 6.0, "use")
+            elif kind == "documented":
+                vote(detail, 4.0 * near, "use")
             elif kind == "isinstance":
                 kind = _OF_TYPE.get(detail, "")
-                # A helper that takes anything asks this of all that it is given.
+                # A generic helper checks this for all of its arguments.
                 vote(kind or annotated.kind(detail), 1.0 if kind else 4.0 if near == 1.0 else 1.4, "use")
             elif kind == "attribute":
                 if detail in MODULE_ATTRIBUTES and (place.uses.keys() & {("call", None)} or view.has("call", "module")):
@@ -95,7 +97,7 @@ def _by_use(view: View, vote) -> None:  # type: ignore[no-untyped-def]
 
 
 def _settle_numbers(scores: dict[str, float], best: dict[str, tuple[float, str]], view: View) -> None:
-    """A number that could be either is an int, unless its name or a float beside it says float."""
+    """A number that could be either is an int, unless its name, or a float next to it, implies float."""
     number = scores.pop("number", 0.0)
     if not number:
         return

@@ -1,4 +1,4 @@
-"""What torch's layers ask of their input."""
+"""Requirements of torch's layers on their input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .tensors import BATCH, LENGTH, Spec
 
 SPATIAL = {1: (64, 16, 128, 1000), 2: (64, 32, 28, 224, 96, 128, 256, 299, 512), 3: (16, 32, 8, 64)}
-"""Sizes to try, by number of spatial dimensions; a classifier after a flatten fits only one."""
+"""Sizes to try, by number of spatial dimensions; a classifier after a flatten accepts only one."""
 
 
 class Need:
@@ -36,7 +36,7 @@ class Need:
 
 
 def need(layer: Any, index: Any = 0) -> Need | None:
-    """The need of a layer of torch for its argument, by position or name; None where it takes anything."""
+    """The need of a layer of torch for its argument, by position or name; None if it accepts anything."""
     from torch import nn
 
     if isinstance(layer, nn.modules.conv._ConvNd):
@@ -80,7 +80,7 @@ def need(layer: Any, index: Any = 0) -> Need | None:
 
 
 def of_weight(function: str, shape: tuple[int, ...]) -> Need | None:
-    """The need of a function of torch that was given this weight."""
+    """The need of a torch function with this weight."""
     if function in ("conv1d", "conv2d", "conv3d") and len(shape) == int(function[4]) + 2:
         return Need(shape[1], 1, (len(shape),))
     if function == "linear" and len(shape) == 2:

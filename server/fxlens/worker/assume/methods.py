@@ -1,4 +1,4 @@
-"""Methods of values that are parameters: what their names say the values are."""
+"""Methods called on parameters: their names tell what the values are."""
 
 from __future__ import annotations
 

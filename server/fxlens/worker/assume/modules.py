@@ -45,7 +45,7 @@ class Modules:
         return option
 
     def of_class(self, slot: Slot, how: str) -> list[Option]:
-        """A class, or something else that makes a module when it is called."""
+        """Options for a class, or another callable that makes a module."""
         import torch
 
         nn = torch.nn
@@ -81,7 +81,7 @@ class Modules:
         return [*found, Option("class", how, "nn.Identity"), Option("class", how, "nn.Linear")]
 
     def _uses_layers(self, slot: Slot, layers: tuple[str, ...]) -> bool:
-        """Whether the class that is constructed makes layers of these names."""
+        """Whether the constructed class makes layers of these names."""
         node = self._of.reader.sources.of_function(self._of.target.__init__)  # type: ignore[misc]
         return node is not None and any(
             (isinstance(each, ast.Attribute) and each.attr in layers)
@@ -118,7 +118,7 @@ class Modules:
             and asked
             and set(asked) <= general | {"block", "conv", "unit", "cell", "stage", "bottleneck"}
         ):
-            # `block` says nothing: the first class of the file that takes these arguments.
+            # A name like `block` says nothing: use the first class of the file that accepts these arguments.
             return self._own_classes(slot, [], counts)
         found.sort(key=lambda pair: pair[0])
         return [each for _, each in found[:4]]
@@ -156,7 +156,7 @@ class Modules:
     of_norm = of_act = of_callable
 
     def of_module(self, slot: Slot, how: str) -> list[Option]:
-        """A module that exists: one of the workspace whose name fits, or one that passes its first argument on."""
+        """Options for a module: one of the workspace whose name fits, or one that returns its first argument."""
         import torch
 
         found = []
@@ -201,18 +201,18 @@ class Modules:
         return [*found, option, *(Option("module", how, text) for text in usual)]
 
     def _concrete(self, kind: type) -> list[type]:
-        """The class, or those below it that have what it leaves to them."""
+        """The class, or its concrete subclasses."""
         return [each for each in concrete(kind, self._of.reader.sources) if each is not self._of.target] or [kind]
 
     def tested(self, slot: Slot) -> list[type]:
-        """Classes of the workspace that the code asks for with ``isinstance``."""
+        """Classes of the workspace that the code checks with ``isinstance``."""
         found = [
             each for each in slot.view.details("isinstance") if isinstance(each, type) and each is not self._of.target
         ]
         return [each for each in found if self._of.reader.is_own(each.__init__)][:2]  # type: ignore[misc]
 
     def like(self, slot: Slot) -> list[type]:
-        """Classes of the workspace that have all the attributes that are read."""
+        """Classes of the workspace that have all attributes read."""
         wanted = {key for key in slot.view.keys("attribute") if isinstance(key, str)}
         if len(wanted - kinds.MODULE_ATTRIBUTES) < 1:
             return []
@@ -242,7 +242,7 @@ class Modules:
 
 
 def _takes(kind: type, count: int, names: tuple[str, ...]) -> bool:
-    """Whether the forward of a class can be called with so many arguments and these names."""
+    """Whether the forward of a class accepts this many arguments, and these names."""
     try:
         parameters = list(inspect.signature(kind.forward).parameters.values())[1:]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -258,14 +258,14 @@ def _takes(kind: type, count: int, names: tuple[str, ...]) -> bool:
 
 
 def _wraps(kind: type, name: str) -> bool:
-    """Whether the class itself needs an argument of such a name, ``actor_network`` for ``network``: it stands around
-    a module like that."""
+    """Whether the class itself needs an argument of such a name, ``actor_network`` for ``network``: it wraps such a
+    module."""
     required = [each for each, (_, default) in annotated.fields(kind).items() if default is NOTHING]
     return any(words(each)[-1:] == words(name)[-1:] for each in required)
 
 
 def _accepts(kind: type, count: int) -> bool:
-    """Whether the class can be called with so many arguments."""
+    """Whether the class accepts this many arguments."""
     try:
         parameters = list(inspect.signature(kind).parameters.values())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What parameters of these names usually are, as numbers, flags and texts: the field's habits, small sizes first."""
+"""Usual values of parameters by name: numbers, flags and strings by convention, small sizes first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Habit:
     values: tuple[str, ...]
 
 
-# Whole names, after `in_`/`self.` and capitals are gone; the first that matches counts.
+# Whole names, without `in_`, `self.` and capitals; the first match counts.
 _TABLE = r"""
 # what would load, save or print something
 bool False
@@ -224,11 +224,11 @@ STRINGS = {
     "target": ("'torch.nn.Identity'",),
     "class_path": ("'torch.nn.Identity'",),
 }
-"""Texts that parameters with such a word in their name usually take where the code compares them with nothing."""
+"""Usual strings for parameters with such a word in their name, if the code does not compare them."""
 
 
 def is_image_size(name: str) -> bool:
-    """Whether a parameter of this name is the size of an image or of a map of features."""
+    """Whether a parameter of this name is the size of an image or feature map."""
     guess = habit(name)
     return guess is not None and guess.values == ("64", "32", "56", "224")
 
@@ -241,7 +241,7 @@ def snake(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def habit(name: str) -> Habit | None:
-    """What a parameter of this name usually is, or None for a name that says nothing."""
+    """The usual kind and values of a parameter of this name, or None."""
     name = snake(name)
     for pattern, kind, values in _COMPILED:
         if pattern.fullmatch(name):

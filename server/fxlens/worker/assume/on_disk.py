@@ -1,4 +1,4 @@
-"""Files of the repository that a constructor may mean by a name that it opens in vain."""
+"""Files of the repository for a file name that a constructor failed to open."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fxlens.sources.files import FOREIGN
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".cfg")
 _TEXTS = (*_CONFIGURATIONS, ".toml", ".ini", ".conf", ".txt")
 _MOST_FOLDERS = 500
-_MOST_NAMES = 500  # of a folder: one with more holds data
+_MOST_NAMES = 500  # in a folder: larger ones hold data
 _MOST = 4
 
 
 def like(name: str, folder: str) -> list[str]:
     """Paths of text files that a program in ``folder``, or in the one where this process runs, may mean by ``name``:
-    those with that name in other folders, else configurations of its type, or of any; the nearest first."""
+    those with that name in other folders, otherwise configurations of its type, or of any type; the nearest first."""
     base, kind = os.path.basename(name), os.path.splitext(name)[1]
     here = os.getcwd()
     files = [path for top in dict.fromkeys((folder, here)) for path in _files(top)]
@@ -30,7 +30,7 @@ def like(name: str, folder: str) -> list[str]:
 
 @functools.lru_cache(maxsize=8)
 def _files(top: str) -> tuple[str, ...]:
-    """Text files that hold data, those nearest to the folder first."""
+    """Text files with data, nearest to the folder first."""
     found: list[str] = []
     todo, seen = deque([top]), 0
     while todo and (seen := seen + 1) <= _MOST_FOLDERS:

@@ -1,4 +1,4 @@
-"""What operators and comparisons say of the values that they are given."""
+"""What operators and comparisons tell about their operands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPERATORS = {
 
 
 def arithmetic(left: Any, right: Any, operator: ast.operator, real: bool) -> Any:
-    """``real``: in the code of a module that exists, where the result of a tensor is one."""
+    """``real``: in the code of a constructed module, where the result of a tensor is a tensor."""
     sign = _OPERATORS.get(type(operator), "?")
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Place):
@@ -68,7 +68,7 @@ def compared(left: Any, operator: ast.cmpop, right: Any) -> None:
 
 
 def _constant(value: Any) -> Any:
-    """The constant that a value is, or a list of constants; NOTHING where it is neither."""
+    """The constant that a value is, or a list of constants; NOTHING if it is neither."""
     if isinstance(value, Sequence) and all(isinstance(each, Known) for each in value.items):
         return [each.value for each in value.items]
     return value.value if isinstance(value, Known) else NOTHING

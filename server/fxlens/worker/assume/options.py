@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..scope import AttrDict, spelled
@@ -18,6 +20,9 @@ from .slots import Option, Slot
 
 MOST = 16
 DEEPEST = 4
+_MEMBERS = {"rnn": ("LSTM", "GRU"), "cell": ("LSTM", "GRU"), "norm": ("BatchNorm2d", "LayerNorm")}
+"""What modules have under names with such a word in them."""
+_USUAL_MEMBERS = ("ReLU", "relu", "GELU", "gelu", "BatchNorm2d", "LayerNorm", "Linear", "resnet18")
 _NESTED = {"config", "mapping", "module", "call", "list", "tuple", "callable", "class", "norm", "act"}
 
 
@@ -36,6 +41,7 @@ class Options:
         self.target = target
         self.depth = 0
         self._modules = Modules(self)
+        self._rows: dict[str, list[tuple[Any, ...] | list[Any]]] | None = None
 
     def slot(
         self,
@@ -56,13 +62,14 @@ class Options:
         found += [self._hint(slot, text) for text in self.hints.get(slot.name, ())[:4]]
         ranked = kinds.ranked(slot.view, slot.annotation, slot.default)
         self.depth += 1
-        # One of each kind first: the second best number comes after the best list.
+        # One of each kind first: the second-best number comes after the best list.
         rows = [self.of_kind(kind, how, slot) for kind, how in ranked[:5]]
         self.depth -= 1
         for row in rows[:1]:
             found += row[:1]
         if rows and ranked[0][0] in ("str", "choice", "callable", "module", "class"):
             found += rows[0][1:6]
+        found += self._of_others(slot)
         found += [row[0] for row in rows[1:] if row]
         for row in rows:
             found += row[1:]
@@ -73,7 +80,7 @@ class Options:
         return list(unique.values())[:MOST]
 
     def _hint(self, slot: Slot, text: str) -> Option:
-        """What a call elsewhere passes; of a configuration, the values that are read may become others."""
+        """The argument of a call elsewhere; for a configuration, values that are read may be changed."""
         node = ast.parse(text, mode="eval").body
         head, data = _configuration(node, spelled(AttrDict, self.names))
         if isinstance(node, ast.List) and node.elts and slot.view.places:
@@ -92,7 +99,7 @@ class Options:
             view = View([*slot.view.part("attribute", key).places, *slot.view.part("key", key).places])
             parts[key] = self.slot(key, view, (*slot.path, key))
             parts[key].make = functools.partial(self._hinted, ast.unparse(value))
-        # What nobody seems to read is written once it is asked for.
+        # An argument that is apparently unused is written only once it is needed.
         read = {key: each for key, each in parts.items() if each.view.places} or parts
         rest = {key: each for key, each in parts.items() if key not in read}
         return Option("config" if head else "dict", "hint", head=head, parts=read, known=rest)
@@ -102,15 +109,25 @@ class Options:
         own = self.options(slot) if view.places else []
         asked = view.has("truth") or None in view.details("compare")
         if text == "None" and own and not asked and view.has("index", "item", "iterate", "unpack", "length", "int"):
-            return [own[0], hint, *own[1:]]  # it cannot be what the code is given: something else is put there before
+            return [own[0], hint, *own[1:]]  # the code probably replaces it, so it cannot be the final value
         return [hint, *own]
 
     def of_kind(self, kind: str, how: str, slot: Slot) -> list[Option]:
-        """What a slot may be if it is of this kind."""
+        """The options of a slot of this kind."""
         method = getattr(self, f"_{kind}", None) or getattr(self._modules, f"of_{kind}", None)
         if method is None or (kind in _NESTED and len(slot.path) > DEEPEST):
             return []
         return method(slot, how)
+
+    def _of_others(self, slot: Slot) -> list[Option]:
+        """Lists that are defaults of parameters of this name elsewhere in the module: ``kernel=(1, 3, 3, 1)``."""
+        if self._rows is None:
+            self._rows = {}
+            for function in _functions(self.names, self.target.__module__):
+                for name, each in inspect.signature(function).parameters.items():
+                    if type(each.default) in (list, tuple) and each.default and literal(each.default) is not None:
+                        self._rows.setdefault(name, []).append(each.default)
+        return [Option("hint", "use", repr(each)) for each in self._rows.get(slot.name, ())]
 
     def _fallbacks(self, slot: Slot) -> list[Option]:
         guess = habit(slot.name)
@@ -158,19 +175,21 @@ class Options:
         return [Option("bool", how, first), Option("bool", how, "True" if first == "False" else "False")]
 
     def _str(self, slot: Slot, how: str) -> list[Option]:
-        texts = [repr(each) for each in slot.view.details("compare") if type(each) is str and each]
-        texts += [repr(key) for detail in slot.view.details("key_of") for key in detail if isinstance(key, str)]
+        compared = [repr(each) for each in slot.view.details("compare") if type(each) is str and each]
+        compared += [repr(key) for detail in slot.view.details("key_of") for key in detail if isinstance(key, str)]
         usual = strings(slot.name)
-        for holder in slot.view.details("name_in"):
-            texts += self._members(holder.value, slot.name)
+        holders = [each.value for each in slot.view.details("name_in")]
+        # What a module has under that name, `getattr(nn, rnn_type)`, before what the code makes an exception of.
+        named = [name for each in holders for name in self._members(each, _MEMBERS.get(_part_of(slot.name), ()))]
+        others = [name for each in holders for name in self._members(each, (*words(slot.name), *_USUAL_MEMBERS))]
+        texts = [*named, *compared, *others]
         if not texts:
             return [Option("str", "name" if usual else how, each) for each in usual or ("'a'",)]
         wanted = [each for each in usual if each in texts]
         return [Option("str", how, each) for each in dict.fromkeys([*wanted, *texts])]
 
-    def _members(self, holder: Any, name: str) -> list[str]:
-        usual = [*words(name), "ReLU", "relu", "GELU", "gelu", "BatchNorm2d", "LayerNorm", "Linear", "resnet18"]
-        return [repr(each) for each in usual if hasattr(holder, each)]
+    def _members(self, holder: Any, names: Sequence[str]) -> list[str]:
+        return [repr(each) for each in names if hasattr(holder, each)]
 
     def _choice(self, slot: Slot, how: str) -> list[Option]:
         found = []
@@ -203,7 +222,7 @@ class Options:
         rank = max([len(d) for d in slot.view.details("dims")], default=2)
         texts = [f"torch.ones({', '.join(['16'] * rank)})", "torch.ones(16)", "torch.ones(1)"]
         if gym_spaces.is_named(slot.name):
-            texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is what is read: frames of a game
+            texts.insert(1, "torch.ones(4, 84, 84)")  # its shape is read: frames of a game
         return [Option("tensor", how, text) for text in texts]
 
     def _space(self, slot: Slot, how: str) -> list[Option]:
@@ -218,7 +237,7 @@ class Options:
         found = [Option("hint", how, row) for row in slot.view.details("row")]  # `assert sizes in [[1, 2], [3]]`
         if annotated.kind(slot.annotation) == "tuple" or slot.view.details("isinstance") == [tuple]:
             kind = "tuple"
-        # Lists of lists of lists would be very many.
+        # Nested lists of lists would be too many.
         others = (2, 3, 4, 1) if fixed is None and len(slot.path) < 3 else ()
         for count in dict.fromkeys((length, *others)):
             items = []
@@ -251,7 +270,7 @@ class Options:
         return max([*indexes, 3 if slot.view.has("slice") else 2])
 
     def _spread(self, slot: Slot, item: Slot, index: int) -> None:
-        """Widths of stages grow, ``[64, 128, 256]``; sizes of a window do not."""
+        """Lists with growing values for widths of stages, ``[64, 128, 256]``, but not for window sizes."""
         wide = snake(slot.name).endswith("s") and not any(
             part in slot.name for part in ("head", "size", "group", "kernel")
         )
@@ -314,7 +333,7 @@ class Options:
 
 
 def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
-    """``AttrDict({…})`` and ``argparse.Namespace(…)`` as their class and a dict; others as they are."""
+    """``AttrDict({…})`` and ``argparse.Namespace(…)`` as their class and a dict; others unchanged."""
     called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
     if isinstance(node, ast.Call) and called in (attributes, AttrDict.__name__) and len(node.args) == 1:
         return called, node.args[0]
@@ -323,12 +342,25 @@ def _configuration(node: ast.expr, attributes: str) -> tuple[str, ast.expr]:
     return "", node
 
 
+def _functions(names: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    """The functions of a module, and the methods of its classes."""
+    for each in list(names.values()):
+        if getattr(each, "__module__", None) == module:
+            inner = vars(each).values() if isinstance(each, type) else [each]
+            yield from (one for one in inner if isinstance(one, FunctionType))
+
+
+def _part_of(name: str) -> str:
+    """The word of a name that `_MEMBERS` knows."""
+    return next((each for each in words(name) if each in _MEMBERS), "")
+
+
 def _is_name(key: object) -> bool:
     return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
 
 
 def literal(value: Any) -> str | None:
-    """A value as text, where it is made of numbers, texts and containers of them."""
+    """A value as text, if it consists of numbers, strings and containers of them."""
     if value is None or type(value) in (int, bool, str):
         return repr(value)
     if type(value) is float:

@@ -1,7 +1,7 @@
-"""What the code does with a parameter: a place collects its uses, and knows the places its value goes on to.
+"""Uses of a parameter in the code: a place collects them, and knows the places that its value flows to.
 
-A place has parts: attributes (``config.dim``), keys (``config["dim"]``), items (``depths[0]``), its result when it is
-called. A view is a place together with everything that its value reaches.
+A place has parts: attributes (``config.dim``), keys (``config["dim"]``), items (``depths[0]``), its result when called.
+A view is a place with all places that its value reaches.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class View:
             front, far = following, far + 1
 
     def uses(self, *kinds: str) -> Iterator[tuple[str, Any]]:
-        """The uses, of these kinds where some are named."""
+        """The uses; only of these kinds, if given."""
         for place in self.places:
             for use in place.uses:
                 if not kinds or use[0] in kinds:
@@ -79,12 +79,12 @@ class View:
         return next(self.uses(*kinds), None) is not None
 
     def names(self) -> Iterator[tuple[str, int]]:
-        """Names under which the value goes on, with how many hands it has passed through."""
+        """Names under which the value is passed on, with the number of calls in between."""
         for place in self.places:
             yield place.name, self.distance[id(place)]
 
     def keys(self, kind: str) -> list[Any]:
-        """What is read of the value, as attribute, key or item."""
+        """The attributes, keys or items read from the value."""
         return list(dict.fromkeys(key for place in self.places for (part, key) in place.parts if part == kind))
 
     def part(self, kind: str, key: Any = None) -> View:

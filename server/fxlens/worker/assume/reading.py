@@ -1,8 +1,8 @@
-"""Reads functions without running them, to see what happens to their parameters.
+"""Reads functions without running them, to find the uses of their parameters.
 
-A small abstract interpreter: a value is a `Place` (a parameter, or a part of one), something `Known` (what the module
-defines, a constant, a real submodule), a `Sequence` of values, or None for what is of no interest. Each function is
-read once; a call connects its arguments with the parameters of what is called.
+A small abstract interpreter: a value is a `Place` (a parameter, or a part of one), something `Known` (a definition of
+the module, a constant, a real submodule), a `Sequence` of values, or None for others. Each function is read once; a
+call connects its arguments with the callee's parameters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .source import FunctionNode, Sources, plain
 from .values import Known, Reading, Self
 
 MOST_NODES = 40_000
-"""Expressions that are read for one class; then the rest stays unread."""
+"""The most expressions that are read for one class."""
 _DEPTH = 6
 
 
 class Reader:
-    """Readings of functions and classes, made when they are asked for."""
+    """Readings of functions and classes, made on demand."""
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
@@ -35,10 +35,10 @@ class Reader:
         self._owners: dict[type, Self] = {}
         self._own_modules: list[type] | None = None
         self._attributes: dict[type, set[str]] = {}
-        self._alive: list[Any] = []  # what keys by identity belong to
+        self._alive: list[Any] = []  # keeps objects alive whose ids are keys
 
     def constructor(self, kind: type) -> Reading | None:
-        """What the class does with the parameters of its ``__init__``, in all its methods."""
+        """The uses of the parameters of ``__init__`` in all methods of the class."""
         if kind not in self._classes:
             self._classes[kind] = None
             owner = self._owners[kind] = Self(kind)
@@ -53,12 +53,12 @@ class Reader:
         return self._classes[kind]
 
     def forward(self, module: Any) -> Reading | None:
-        """What a module that exists does with the arguments of its forward."""
+        """The uses of forward's arguments in a constructed module."""
         function = plain(getattr(module, "forward", None))
         return self.function(function, Self(type(module), module)) if function is not None else None
 
     def function(self, function: Any, owner: Self | None = None) -> Reading | None:
-        """What the function does with its parameters; None where its text is not to be had."""
+        """The uses of a function's parameters; None if it has no source."""
         node = self.sources.of_function(function)
         if node is None:
             return None
@@ -91,7 +91,7 @@ class Reader:
         return reading
 
     def signature(self, function: Any) -> dict[str, Place] | None:
-        """Parameters of something installed: names, annotations and defaults are all that is known of them."""
+        """Parameters of something installed: only names, annotations and defaults are known."""
         try:
             known = self._signatures.get(function, NOTHING)
         except TypeError:
@@ -106,7 +106,7 @@ class Reader:
         return known  # type: ignore[return-value]
 
     def stored(self, kind: type, name: str) -> Place | None:
-        """The place of an attribute that a class keeps, where its constructor has been read."""
+        """The place of an attribute of a class whose constructor has been read."""
         owner = self._owners.get(kind)
         place = owner.stored.get(name) if owner is not None else None
         return place if isinstance(place, Place) else None
@@ -132,8 +132,7 @@ class Reader:
         return self._own_modules
 
     def attributes(self, kind: type) -> set[str]:
-        """Names that instances of a class of the workspace have: what its code stores in self, and what classes
-        define."""
+        """Names that instances of a class of the workspace have: those stored on self, and those of the class."""
         known = self._attributes.get(kind)
         if known is None:
             known = {name for each in kind.__mro__ for name in vars(each)}
@@ -161,7 +160,7 @@ class Reader:
 
 
 def resolved(note: Any, function: Any) -> Any:
-    """An annotation that was kept as text, evaluated where that works."""
+    """An annotation given as text, evaluated if possible."""
     if not isinstance(note, str):
         return note
     try:

@@ -1,5 +1,4 @@
-"""What to change after an exception in a constructor: other kinds of values, agreeing numbers, attributes that are
-read."""
+"""Changes after an exception in a constructor: other kinds of values, agreeing numbers, missing attributes."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class Remedies:
         yield from self._any(blamed, state)
 
     def reconsidered(self, state: State, outcome: Outcome) -> Iterator[Move]:
-        """Moves after a forward that no arguments make run: what the constructor was given may be wrong."""
+        """Moves after a forward that runs with no arguments: the constructor's arguments may be wrong."""
         if outcome.error is None:
             return
         failed = blame.failure(self.options.reader.sources, outcome.error)
@@ -116,7 +115,7 @@ class Remedies:
                         yield self._together(slot, option, state)
 
     def _told(self, message: str, slots: list[Slot], state: State) -> Iterator[Move]:
-        """Numbers of the message, and multiples of them, for the sizes that are blamed."""
+        """Numbers in the message, and multiples of them, for the blamed sizes."""
         told = [int(each) for each in re.findall(r"\d+", message) if 2 < int(each) < 600]
         numbers = [slot for slot in slots if chosen(slot, state).text.isdigit()]
         for number in list(dict.fromkeys(told))[:3]:
@@ -126,7 +125,7 @@ class Remedies:
                         yield {slot: slot.add(Option("int", "error", str(value)))}
 
     def _images(self, state: State) -> Iterator[Move]:
-        """Sizes of images that windows and patches of other sizes divide."""
+        """Image sizes that are divisible by windows and patches of other sizes."""
         sizes = [slot for slot in walk(self.slots, state) if is_image_size(slot.name)]
         if {"h", "w"} <= self.slots.keys():
             sizes += [self.slots["h"], self.slots["w"]]
@@ -137,7 +136,7 @@ class Remedies:
                 }
 
     def _on_disk(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A file that the code opens in vain: one that lies elsewhere in the repository."""
+        """For a file that could not be opened: one elsewhere in the repository."""
         name = failed.error.filename if isinstance(failed.error, FileNotFoundError) else None
         if not isinstance(name, str):
             return
@@ -148,14 +147,14 @@ class Remedies:
                     yield {slot: slot.add(Option("str", "error", repr(path)))}
 
     def _without(self, failed: Failure, state: State) -> Iterator[Move]:
-        """A constructor that hands its own keywords on, and gives one of them itself: that one is left out."""
+        """For a constructor that passes its keywords on and also sets one itself: leave that one out."""
         match = re.search(r"got multiple values for (?:keyword )?argument '(\w+)'", failed.message)
         slot = self.slots.get(match[1]) if match is not None else None
         if slot is not None and isinstance(failed.error, TypeError):
             yield {slot: slot.add(Option(LEFT_OUT, "error", LEFT_OUT))}
 
     def _one_of(self, failed: Failure, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
-        """What was looked up in vain: one of those that are there."""
+        """For a failed lookup: one of the existing keys."""
         if isinstance(failed.error, AttributeError):
             yield from self._named(failed.error, blamed, state)
         if isinstance(failed.error, ModuleNotFoundError):
@@ -185,7 +184,7 @@ class Remedies:
                     )
 
     def _put_together(self, key: str, there: list[Any], state: State) -> Iterator[Move]:
-        """A key made of numbers, ``urls[f"r{blocks}f{width}"]``: the numbers of one that is there."""
+        """For a missing key made of numbers, ``urls[f"r{blocks}f{width}"]``: the numbers of an existing one."""
         plain = re.sub(r"\d+", "0", key)
         for each in there if plain != key else ():
             if isinstance(each, str) and re.sub(r"\d+", "0", each) == plain:
@@ -195,7 +194,7 @@ class Remedies:
                 yield {slot: slot.add(Option("int", "error", wanted[chosen(slot, state).text])) for slot in slots}
 
     def _modules(self, name: str, state: State) -> Iterator[Move]:
-        """A text that names a module of a package, ``import_module("models." + name)``: one that is there."""
+        """For a string that names a module, ``import_module("models." + name)``: an existing one."""
         package, _, last = name.rpartition(".")
         there = pkgutil.iter_modules(getattr(sys.modules.get(package), "__path__", ()))
         names = [each.name for each in there if each.name[:1] != "_"][:_MOST_MODULES]
@@ -204,8 +203,8 @@ class Remedies:
                 yield from ({slot: slot.add(Option("str", "error", repr(each)))} for each in names)
 
     def _named(self, error: AttributeError, blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
-        """A text that names a class of a module, ``getattr(decoders, kind)``, or a part of a method's name,
-        ``getattr(self, f"{kind}_loss")``: one that is there."""
+        """For a string that names a class, ``getattr(decoders, kind)``, or part of a method's name, ``getattr(self,
+        f"{kind}_loss")``: an existing one."""
         owner, wanted = error.obj, str(error.name)
         for slot, _ in blamed[:3]:
             text = chosen(slot, state).text
@@ -219,7 +218,7 @@ class Remedies:
                     yield self._together(slot, slot.add(Option("str", "error", repr(middle))), state)
 
     def _together(self, slot: Slot, option: Option, state: State) -> Move:
-        """The same option for all items of the list that the slot is in, or that what it is a part of is in."""
+        """The same option for all items of the list that contains the slot, or its parent."""
         move, place = {slot: option}, _without_indexes(slot.path)
         for twin in walk(self.slots, state):
             if twin is slot or _without_indexes(twin.path) != place:
@@ -233,7 +232,7 @@ class Remedies:
         return move
 
     def _given(self, blamed: list[Slot], state: State) -> Iterator[Move]:
-        """Everything at once that is None or empty so far: what must be given together."""
+        """Everything that is None or empty so far at once, since some arguments must be given together."""
         empty = [
             slot
             for slot in [*blamed, *self.optional.values()]
@@ -248,7 +247,7 @@ class Remedies:
             if len(move) > 1:
                 yield move
 
-    # Making a test come out the other way
+    # Flipping the result of a test
 
     def _solved(self, path: list[Step], blamed: list[tuple[Slot, Suspect]], state: State) -> Iterator[Move]:
         """Values under which an assert holds, or under which a raise is not reached."""
@@ -267,7 +266,7 @@ class Remedies:
                     for slot, suspect in [*self._suspects.of(inner, state), *self._suspects.kept(held, state)]:
                         text = literal(value)
                         if value is True and chosen(slot, state).text == "None":
-                            # Anything that is true will do: what the parameter usually is, rather than a flag.
+                            # Any true value will do: the parameter's usual value rather than a flag.
                             usual = [each for each in slot.options()[:4] if each.text not in ("None", "False", "0")]
                             yield from ({slot: each} for each in usual)
                         if suspect.direct and text is not None:
@@ -301,14 +300,14 @@ class Remedies:
         yield from self._given(blamed, state)
 
     def _made(self, slot: Slot, wanted: tuple[str, ...]) -> Iterator[Move]:
-        """Options of a kind that nothing but the error speaks for."""
+        """Options of a kind that only the error suggests."""
         for kind in wanted[:3]:
             if not any(option.kind == kind for option in slot.options()):
                 for option in self.options.of_kind(kind, "error", slot)[:3]:
                     yield {slot: slot.add(option)}
 
     def _lengths(self, state: State, blamed: list[Slot] | None = None) -> Iterator[Move]:
-        """The lists that are blamed shorter, one by one; all lists as long as each other, then longer."""
+        """Shorten the blamed lists one by one; then give all lists equal lengths, then longer ones."""
         lists = [slot for slot in walk(self.slots, state) if chosen(slot, state).kind in ("list", "tuple")]
         for slot in [each for each in blamed or () if each in lists and len(chosen(each, state).items) > 1]:
             yield {slot: self._resized(slot, chosen(slot, state), 1)}
@@ -334,7 +333,7 @@ class Remedies:
         return Option(option.kind, "error", items=items)
 
     def _agreeing(self, blamed: list[Slot], state: State) -> Iterator[Move]:
-        """Numbers made equal: sizes that must agree, and divide each other."""
+        """Numbers made equal, or divisors of each other, for sizes that must agree."""
         numbers = [slot for slot in walk(self.slots, state) if chosen(slot, state).text.isdigit()]
         numbers = [slot for slot in numbers if len(slot.options()) > 1]  # others are not read
         sizes = list(dict.fromkeys(chosen(slot, state).text for slot in numbers if int(chosen(slot, state).text) >= 8))
@@ -366,7 +365,7 @@ class Remedies:
 
 
 def _names_in(owner: Any) -> list[str]:
-    """The classes of modules that a module has; the methods of an object's own class."""
+    """The module classes in a module, or the methods of an object's class."""
     import torch
 
     if isinstance(owner, ModuleType):
@@ -391,7 +390,7 @@ def _evaluated(node: ast.AST, step: Step) -> Any:
 
 
 def _at(step: Step, chain: blame.Chain) -> Step:
-    """The step as if this name alone had raised."""
+    """The step as if only this name had raised."""
     node: ast.expr = ast.Name(chain[0], ast.Load())
     for name in chain[1:]:
         node = ast.Attribute(node, name, ast.Load())

@@ -1,4 +1,4 @@
-"""Runs user code as a trial: nothing is fetched, written, printed or left changed, and it ends in time."""
+"""Runs user code as a trial: it cannot fetch, write, print or leave changes, and its time is limited."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ _OF_FILES = {
     "os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
     "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
 }  # fmt: skip
-"""Of these events, how many of the first arguments are files that they change: of temporary ones they may."""
+"""For these events, the number of leading arguments that are files to change; temporary files are allowed."""
 _WATCHED = {"open", *_FORBIDDEN, *_OF_FILES}
 _OWN = (__file__, contextlib.__file__)
 _active = 0
 _hooked = False
 
 PATIENCE = 5.0
-"""How much longer than on a processor a trial may take: what sleeps ends, too."""
+"""Factor of clock time over processor time that a trial may take, so that sleeping code ends, too."""
 
 
 MEMORY = 4 << 30
-"""Bytes that a trial may take, a quarter of the machine at most: its sizes may come from anything."""
+"""Bytes that a trial may take, at most a quarter of the machine, since its sizes can be arbitrary."""
 
 
 class OutOfTime(BaseException):
-    """A trial took longer than it may."""
+    """A trial exceeded its time limit."""
 
 
 class Refused(OSError):
-    """A trial wanted to write a file, start a process or open a connection."""
+    """A trial tried to write a file, start a process or open a connection."""
 
 
 def unhindered() -> float:
-    """The clock without the time of waiting for a processor."""
+    """Clock time without waiting for a processor."""
     from fxlib.diagnosis.engine import search
 
     return search.unhindered()
@@ -61,8 +61,8 @@ def unhindered() -> float:
 
 @contextlib.contextmanager
 def trial(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime after so many seconds of the process, or `PATIENCE` times as many of the clock without the time
-    of waiting for a processor, where the system has timers (not on Windows).  What takes more than `MEMORY` raises."""
+    """Raises OutOfTime after so many processor seconds, or `PATIENCE` times as many clock seconds without waiting for a
+    processor, if the system has timers (not on Windows). Allocating more than `MEMORY` raises."""
     import torch
 
     random_state = random.getstate()
@@ -89,8 +89,8 @@ def trial(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scripting_anew() -> Iterator[None]:
-    """After an exception, what was scripted meanwhile is scripted again as if for the first time: where a module could
-    not be, torch keeps its type with half of its methods, and refuses every other module of that type."""
+    """After an exception, forget types scripted meanwhile: if scripting a module fails, torch keeps its incomplete type
+    and rejects every other module of that type."""
     from torch.jit import _recursive
 
     store = getattr(_recursive, "concrete_type_store", None)
@@ -105,7 +105,7 @@ def scripting_anew() -> Iterator[None]:
 
 
 def is_about_inputs(error: BaseException | None) -> bool:
-    """Whether other arguments may help: not against a missing package, device or implementation."""
+    """Whether other arguments may help; not for a missing package, device or implementation."""
     if error is None or isinstance(error, (ImportError, NameError, Refused)):
         return False
     try:
@@ -123,7 +123,7 @@ _NOT_HERE = (
 
 
 class NoWeights(dict):
-    """What stands for a checkpoint: the graph of a model does not depend on its weights."""
+    """A placeholder for a checkpoint, since the graph of a model does not depend on its weights."""
 
     def __missing__(self, key: Any) -> NoWeights:
         return NoWeights()
@@ -136,7 +136,8 @@ class NoWeights(dict):
 
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
-    """Nothing is downloaded or saved: weights that are not on disk are none, and loading none changes nothing."""
+    """Nothing is downloaded or saved: missing weights are replaced by a placeholder, and loading that changes
+    nothing."""
     import torch
     import torch.utils.model_zoo
     from torch.nn.modules.module import _IncompatibleKeys
@@ -145,7 +146,7 @@ def without_weights() -> Iterator[None]:
     save = torch.save
 
     def save_elsewhere(what: Any, file: Any, *args: Any, **kwargs: Any) -> None:
-        if not _harmless(file):  # written in C++, which raises no event
+        if not _harmless(file):  # written in C++, without an audit event
             raise Refused(f"writing {file!r} is not allowed while FX Lens searches for a construction")
         save(what, file, *args, **kwargs)
 
@@ -187,10 +188,10 @@ _NOTHING = re.compile(rf"\b(NoneType|{NoWeights.__name__})\b")
 
 
 def loading(error: BaseException | None) -> FunctionType | None:
-    """The function or method that loads weights, by its name, in which this was raised for lack of them; None for a
-    mistake of its code, and where something uses what it gives, which may be a model."""
+    """The function or method that loads weights, by its name, in which this was raised for lack of them; None for a bug
+    in its code, or if its result is used, which may be a model."""
     if isinstance(error, _OF_THE_CODE) and not _NOTHING.search(text_of(error)):
-        return None  # a path that is None, and what stands for weights, are no mistakes
+        return None  # errors about a None path or a placeholder are not bugs
     caller, at = None, error.__traceback__ if error is not None else None
     while at is not None:
         found = _running(at.tb_frame) if _LOADING.fullmatch(at.tb_frame.f_code.co_name) else None
@@ -202,7 +203,7 @@ def loading(error: BaseException | None) -> FunctionType | None:
 
 
 def _running(frame: Any) -> FunctionType | None:
-    """The function whose code a frame runs: one of the module, or a method of its first argument."""
+    """The function whose code a frame runs: one of the module, or a method of the frame's first argument."""
     code = frame.f_code
     owner = type(frame.f_locals.get(code.co_varnames[0])) if code.co_argcount else object
     places = (frame.f_globals, *(vars(each) for each in owner.__mro__))
@@ -212,7 +213,7 @@ def _running(frame: Any) -> FunctionType | None:
 
 @contextlib.contextmanager
 def without_loading(function: FunctionType) -> Iterator[None]:
-    """The function does nothing, wherever it has been imported: it cannot do without the weights."""
+    """Replace the function by one that does nothing, wherever it was imported, since it needs the weights."""
     code, defaults, named = function.__code__, function.__defaults__, function.__kwdefaults__
     function.__defaults__, function.__kwdefaults__ = None, None
     function.__code__ = (lambda *args, **kwargs: None).__code__
@@ -224,8 +225,8 @@ def without_loading(function: FunctionType) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_meta(counting: bool = False) -> Iterator[None]:
-    """Tensors are made on meta. ``counting``: not those of ``torch.linspace``, which constructors read with ``.item()``
-    to give each block a rate of its own."""
+    """Tensors are made on meta. ``counting``: except those of ``torch.linspace``, which constructors read with
+    ``.item()`` for per-block rates."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -255,7 +256,7 @@ def _guarded() -> Iterator[None]:
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
     if not _active or event not in _WATCHED:
-        return  # quickly: each call of id() is an event
+        return  # fast path: each call of id() is an event
     if event == "open":
         if _writes(args) and not _harmless(args[0]):
             raise Refused(f"writing {args[0]!r} is not allowed while FX Lens searches for a construction")
@@ -288,8 +289,8 @@ def _temporary() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Where the system counts what a process has allocated (on Linux), too large an allocation fails: without that,
-    the whole job would end."""
+    """Limit the process's memory where the system supports it (Linux), so that too large an allocation fails instead of
+    ending the whole job."""
     try:
         import resource
 
@@ -317,15 +318,15 @@ def _timer(seconds: float) -> Iterator[None]:
 
     def end(signum: int, frame: Any) -> None:
         late = time.process_time() - began > seconds or unhindered() - own > PATIENCE * seconds
-        # An import that is cut off would leave half a module to the rest of the process; a trial that ends already, its
-        # timer.
+        # Interrupting an import would leave a broken module for the rest of the process; interrupting the end of a
+        # trial, its timer.
         ending = frame is not None and frame.f_code.co_filename in _OWN
         if running and late and not ending and not importing(frame):
             raise OutOfTime(f"it took longer than {seconds:.1f} s")
 
     before = signal.signal(signal.SIGALRM, end)
     left, _ = signal.getitimer(signal.ITIMER_REAL)
-    # Again and again: a busy machine gives the process less time than passes, and code may swallow the first one.
+    # Repeatedly: a busy machine gives the process less time than passes, and code may swallow the first signal.
     signal.setitimer(signal.ITIMER_REAL, max(0.05, seconds), 0.1)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Best first: try a text, read how far it got, change what the failure blames, go on from the attempt that got
+"""Best first: try a text, measure its progress, change what the failure blames, continue from the attempt that got
 furthest."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .slots import Option, Slot, State
 
 @dataclass
 class Outcome:
-    """What a trial gave. ``progress`` is compared: the larger it is, the further the code ran before it raised."""
+    """The result of a trial. ``progress`` is comparable: larger means that the code ran further before it raised."""
 
     value: Any = None
     error: BaseException | None = None
@@ -32,8 +32,8 @@ class Outcome:
 class Budget:
     """Trials and seconds that a search may take.
 
-    Seconds are the process's own: on a busy machine the search is slower and finds the same. `sandbox.PATIENCE` times
-    as many may pass on the clock, without the time of waiting for a processor.
+    Seconds are processor time, so a busy machine does not change the result. `sandbox.PATIENCE` times as many clock
+    seconds may pass, without waiting for a processor.
     """
 
     trials: int = 60
@@ -54,7 +54,7 @@ class Budget:
 
 @dataclass
 class Found:
-    """The state that worked, or else the one that got furthest."""
+    """The state that succeeded, or else the one that got furthest."""
 
     state: State
     text: str
@@ -67,7 +67,7 @@ Move = State
 
 
 class Growth(dict[Slot, Option]):
-    """A move that adds what the code asked for; when it asks for the next thing after it, that is progress."""
+    """A move that adds a missing name; if the code then lacks another one, that counts as progress."""
 
 
 def search(
@@ -78,8 +78,8 @@ def search(
     budget: Budget,
     hopeless: Callable[[Outcome], bool] = lambda outcome: False,
 ) -> Found:
-    """The first state whose attempt succeeds, within the budget; ``starts`` are tried before all others.  Ends where
-    the attempt that got furthest is ``hopeless``."""
+    """The first state whose attempt succeeds, within the budget; ``starts`` are tried before all others. Ends if the
+    attempt that got furthest is ``hopeless``."""
     order = itertools.count()
     tried: set[str] = set()
     front: list[tuple[_Further, int, State, Outcome, Iterator[Move], int]] = []
@@ -102,7 +102,7 @@ def search(
         if isinstance(outcome.error, (AttributeError, KeyError)):
             first = next(rest, None)
             if isinstance(first, Growth) and not budget.spent():
-                # However far it got: only what is written there is missing.
+                # Progress does not matter: only the named item is missing.
                 heapq.heappush(front, (_Further((outcome.progress, grown)), next(order), state, outcome, rest, grown))
                 return visit({**state, **first}, grown + 1) or found
             rest = itertools.chain([first] if first is not None else [], rest)
@@ -128,7 +128,7 @@ def search(
 
 
 class _Further:
-    """Sorts what got further to the front of a heap."""
+    """Sorts states that got further to the front of a heap."""
 
     __slots__ = ("progress",)
 

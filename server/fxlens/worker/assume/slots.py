@@ -1,4 +1,4 @@
-"""What has to be filled in: an expression is a tree of slots, each with options, the most likely one first."""
+"""Slots: an expression is a tree of slots, each with options, the most likely one first."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from .places import NOTHING, View
 
 LEFT_OUT = "left out"
-"""The kind of the option not to give an argument."""
+"""The kind of the option to leave an argument out."""
 
 
 @dataclass(eq=False)
 class Option:
-    """One way to fill a slot: a text, or a head with parts, ``Config(dim=…)``; ``how`` says how it is known."""
+    """One way to fill a slot: a text, or a head with parts, ``Config(dim=…)``; ``how`` is its source."""
 
     kind: str
     how: str
@@ -23,16 +23,16 @@ class Option:
     parts: dict[str, Slot] = field(default_factory=dict)
     items: list[Slot] = field(default_factory=list)
     known: dict[str, Slot] = field(default_factory=dict)
-    """Of a call: its optional parameters, of a configuration what is not read, which are written where the state has
+    """For a call its optional parameters, for a configuration its unread names; they are written only if the state has
     a value for them."""
     makes: type | None = None
-    """Of a call: the class."""
+    """For a call: the class."""
     spec: Any = None
-    """Of a tensor: its shape and type."""
+    """For a tensor: its shape and dtype."""
 
     @property
     def signature(self) -> str:
-        """What tells two options of a slot apart."""
+        """A key that distinguishes options of a slot."""
         if self.text:
             return self.text
         inner = ",".join(option.signature for slot in self.items for option in slot.options()[:1])
@@ -59,7 +59,7 @@ class Slot:
         return self._options
 
     def add(self, option: Option, first: bool = False) -> Option:
-        """The option of this signature, added where it is new."""
+        """The option with this signature, added if new."""
         for each in self.options():
             if each.signature == option.signature:
                 return each
@@ -68,7 +68,7 @@ class Slot:
 
 
 State = dict[Slot, Option]
-"""The slots that are not filled with their first option."""
+"""The slots with an option other than their first."""
 
 
 def chosen(slot: Slot, state: State) -> Option:
@@ -94,7 +94,7 @@ def render(option: Option, state: State) -> str:
 
 
 def walk(slots: dict[str, Slot], state: State) -> Iterator[Slot]:
-    """All slots that count in this state, outer ones first."""
+    """All active slots in this state, outer ones first."""
     for slot in slots.values():
         yield slot
         option = chosen(slot, state)
@@ -109,7 +109,7 @@ def arguments(slots: Mapping[str, Slot], state: State) -> str:
 
 
 def given(slots: Mapping[str, Slot], state: State) -> Iterator[tuple[str, Option]]:
-    """What is chosen for each argument that is not left out."""
+    """The chosen option of each argument that is not left out."""
     for name, slot in slots.items():
         if (option := chosen(slot, state)).kind != LEFT_OUT:
             yield name, option

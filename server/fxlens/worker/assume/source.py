@@ -1,6 +1,6 @@
-"""The text behind running code: the syntax tree of a function, and the place in it that a traceback points at.
+"""The text behind running code: the syntax tree of a function, and the place in it for a traceback.
 
-Only files of the workspace are read; what is installed counts by its signatures.
+Only files of the workspace are read; for installed code only signatures are used.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Sources:
         return self.of_code(function.__code__) if function is not None else None
 
     def at(self, code: CodeType, traceback: TracebackType) -> tuple[FunctionNode | None, ast.AST | None]:
-        """The definition that ran, and the innermost node of it that raised: exact from Python 3.11, else its line."""
+        """The definition that ran, and the innermost node of it that raised: exact from Python 3.11 on, otherwise by
+        line."""
         function = self.of_code(code)
         if function is None:
             return None, None
@@ -97,7 +98,7 @@ class Sources:
 
 
 def plain(function: Any) -> FunctionType | None:
-    """The Python function behind methods and decorators that keep it."""
+    """The Python function inside methods and decorators."""
     for _ in range(5):
         if isinstance(function, FunctionType):
             inner = getattr(function, "__wrapped__", None)
@@ -124,7 +125,7 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _definition(tree: ast.Module, line: int, name: str) -> FunctionNode | None:
-    """The function of this name whose code begins on this line; the innermost and last of several."""
+    """The function of this name whose code starts on this line; the innermost and last of several."""
     found: FunctionNode | None = None
     level: list[ast.AST] = [tree]
     while level:
@@ -137,7 +138,7 @@ def _definition(tree: ast.Module, line: int, name: str) -> FunctionNode | None:
 
 
 def _stands_on(node: ast.AST, line: int) -> bool:
-    """Whether a node may have a part on this line; what has no lines itself may."""
+    """Whether a node may have a part on this line; nodes without lines may."""
     return not hasattr(node, "lineno") or _first_line(node) <= line <= (getattr(node, "end_lineno", None) or line)
 
 

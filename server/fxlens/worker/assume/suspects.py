@@ -12,7 +12,7 @@ from .source import plain
 
 
 class Suspects:
-    """Finds slots by what `blame` says, for a call of ``target``."""
+    """Finds slots from the result of `blame`, for a call of ``target``."""
 
     def __init__(self, reader: Reader, target: type, slots: dict[str, Slot], optional: dict[str, Slot]) -> None:
         self._reader = reader
@@ -44,7 +44,7 @@ class Suspects:
         return found or [{**self._optional, **self._slots}]
 
     def _descend(self, slots: dict[str, Slot], chain: blame.Chain, state: State) -> list[tuple[Slot, bool]]:
-        """The slots that a chain of names leads to, with whether they are its value itself."""
+        """The slots at a chain of names, and whether they are its value itself."""
         slot = slots.get(chain[0])
         for name in chain[1:]:
             if slot is None:
@@ -72,7 +72,7 @@ class Suspects:
         return [(slot, replace(read[slot.path[-1]], direct=False)) for slot in inner]
 
     def kept(self, held: list[blame.Suspect], state: State) -> list[tuple[Slot, blame.Suspect]]:
-        """The slots whose values a module keeps under the attributes that are blamed, the nearest first."""
+        """The slots whose values a module stores in the blamed attributes, the nearest first."""
         found: dict[Slot, tuple[int, blame.Suspect]] = {}
         everything = list(walk({**self._optional, **self._slots}, state))
         for suspect in held:

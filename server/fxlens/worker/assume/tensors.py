@@ -1,4 +1,4 @@
-"""Example tensors: shape and type, the text that makes one, and sizes for dimensions by their names."""
+"""Example tensors: shape and dtype, source text, and sizes for dimensions by name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Spec:
 
 
 class Sizes:
-    """Sizes for the names of dimensions, the same for the same name in all arguments of one forward."""
+    """Sizes for names of dimensions, consistent within one forward."""
 
     def __init__(self, module: Any, given: Mapping[str, int] | None = None) -> None:
         self.module = module
@@ -74,7 +74,7 @@ class Sizes:
         self.length = _number(self.numbers, _LENGTH_ATTRIBUTES) or LENGTH
 
     def named(self, name: str) -> int | None:
-        """The number that the module, or the expression that made it, has under this name."""
+        """The number of this name in the module, or in the expression that made it."""
         return _number(self.numbers, (name,))
 
     def shape(
@@ -113,7 +113,7 @@ class Sizes:
 
 
 def named_dims(text: str, name: str) -> list[str] | None:
-    """The dimensions that a comment or docstring gives for a parameter: ``x: (B, C, H, W)``."""
+    """The dimensions of a parameter from a comment or docstring: ``x: (B, C, H, W)``."""
     shape = r"[\(\[\{]\s*([A-Za-z0-9_'*+\-/ ]+(?:\s*[,x×]\s*[A-Za-z0-9_'*+\-/ ]+)*?)\s*,?\s*[\)\]\}]"
     spread = re.search(rf"(?<![\w.]){re.escape(name)}\s*:\s*((?:\w+ x )+\w+)", text)
     if spread:
@@ -144,7 +144,7 @@ def _dims(text: str) -> list[str] | None:
 
 
 def pattern_dims(pattern: str) -> list[tuple[str, ...]] | None:
-    """The dimensions on the left of an einops pattern, each with the names it is made of; None with an ellipsis."""
+    """The dimensions on the left of an einops pattern, each with its names; None with an ellipsis."""
     if "..." in pattern:
         return None
     found = []

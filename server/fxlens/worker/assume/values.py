@@ -1,4 +1,4 @@
-"""Values of code that is read and not run; what is of no interest is None."""
+"""Abstract values of code that is read, not run; None for irrelevant ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Known:
-    """A value that is there already."""
+    """A value that already exists."""
 
     value: Any
 
@@ -28,7 +28,7 @@ class Sequence:
 
 @dataclass(eq=False)
 class Shape:
-    """``x.shape`` of a place; with ``index`` one size of it."""
+    """``x.shape`` of a place; with ``index`` one of its sizes."""
 
     place: Place
     index: int | None = None
@@ -68,7 +68,7 @@ class Parent:
 
 @dataclass(eq=False)
 class Self:
-    """The object whose methods are read: ``real`` where it exists, otherwise what its code stores in it."""
+    """The object whose methods are read: ``real`` if it exists, otherwise the attributes that its code stores."""
 
     kind: type
     real: Any = None
@@ -88,7 +88,7 @@ class Reading:
 
 
 class Identity:
-    """Something that may not be hashable, as the detail of a use."""
+    """Wraps a possibly unhashable object as the detail of a use."""
 
     __slots__ = ("value",)
 

@@ -16,7 +16,7 @@ export interface Subject {
   view: View;
 }
 
-/** The address of a view: a name to read in the tab, and what it shows in the query. */
+/** The address of a view: a readable name for the tab, and its subject in the query. */
 export function addressOf({ source, target, view }: Subject): vscode.Uri {
   return vscode.Uri.from({ scheme: SCHEME, path: `/${target}.${SUFFIX[view]}`, query: JSON.stringify([String(source), target, view]) });
 }
@@ -26,7 +26,7 @@ export function subjectOf(address: vscode.Uri): Subject {
   return { source: vscode.Uri.parse(source), target, view };
 }
 
-/** The notebooks of the cells that are known, by address: asked with every key that is typed. */
+/** The notebooks of known cells, by address: used on every key press. */
 const notebooks = new Map<string, vscode.NotebookDocument>();
 
 /** The notebook that has a cell of this address. */
@@ -55,7 +55,7 @@ export function sourceOf(document: Pick<vscode.TextDocument, 'uri' | 'languageId
   return known.includes(file.scheme) ? file : undefined;
 }
 
-/** The document that the user is in: where nobody types in a notebook, its selected cell. */
+/** The user's current document: in a notebook without an active editor, its selected cell. */
 export function activeDocument(): vscode.TextDocument | undefined {
   const editor = vscode.window.activeTextEditor;
   if (editor) return editor.document;
@@ -63,14 +63,14 @@ export function activeDocument(): vscode.TextDocument | undefined {
   return notebook && selection && selection.start < notebook.cellCount ? notebook.cellAt(selection.start).document : undefined;
 }
 
-/** The source of what the user is in; of a notebook also where that is a cell of prose. */
+/** The source of the user's current document; also for a Markdown cell of a notebook. */
 export function sourceHere(): vscode.Uri | undefined {
   const document = activeDocument();
   const notebook = document && notebookOf(document.uri)?.uri;
   return notebook && NOTEBOOKS.includes(notebook.scheme) ? notebook : sourceOf(document);
 }
 
-/** The same; a message says so where there is none. */
+/** The same; shows a message if there is none. */
 export function activeSource(): vscode.Uri | undefined {
   const source = sourceHere();
   if (!source) void vscode.window.showInformationMessage('Open a Python file or a notebook first: FX Lens works on the models in them.');

@@ -1,6 +1,6 @@
 /**
- * Read-only documents made of a trace: the generated forward, the table of nodes, the graph as text. They follow the edits of their source, and
- * the selection goes between the two: lines of one are marked while the cursor is in the other.
+ * Read-only documents made from a trace: the generated forward, the table of nodes, the graph as text. They follow
+ * edits of their source, and selections are synchronized: lines of one are marked while the cursor is in the other.
  */
 import * as vscode from 'vscode';
 import { linesOf, nodesAt, placesIn } from '../graph/places';
@@ -59,7 +59,7 @@ export class GeneratedDocuments implements vscode.TextDocumentContentProvider, v
     const { source, target, view } = subjectOf(address);
     const client = await this.lens.settled();
     if (!client) return '# The FX Lens server is not running.\n';
-    // A view that is there is made of what is known, and made again when more is; a new one waits for its first text.
+    // An open view shows what is known and is updated later; a new one waits for its first text.
     const now = this.answers.has(String(address));
     const answer = await client.sendRequest(code, { uri: client.code2ProtocolConverter.asUri(source), target, view, now });
     if ('reason' in answer) {
@@ -80,14 +80,14 @@ export class GeneratedDocuments implements vscode.TextDocumentContentProvider, v
     }
   }
 
-  /** Marks what belongs to the selection of `editor` in the other texts on the screen; in the source it is selected too. */
+  /** Marks the counterparts of the selection of `editor` in other visible texts; in the source they are selected, too. */
   private follow(editor: vscode.TextEditor): void {
     const lines = linesOf(editor.selections);
     if (editor.document.uri.scheme === SCHEME) this.fromGenerated(editor, lines);
     else if (this.lens.selections.by(editor) !== this) this.fromSource(editor, lines);
   }
 
-  /** A text that was replaced has lost its marks: it gets those of the cursor in the source again. */
+  /** Restores the marks for the cursor in the source after a text was replaced. */
   private followSource(): void {
     const editor = vscode.window.activeTextEditor;
     if (editor && editor.document.uri.scheme !== SCHEME) this.follow(editor);

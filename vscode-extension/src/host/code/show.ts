@@ -1,8 +1,8 @@
-/** Brings a text to the front, also one that is a cell of a notebook. */
+/** Brings a text, or a cell of a notebook, to the front. */
 import * as vscode from 'vscode';
 import { fileOf, notebookOf } from './addresses';
 
-/** How long VS Code may take until a cell that is brought into view has an editor. */
+/** How long VS Code may take to create the editor of a revealed cell. */
 const EDITOR_MS = 3000;
 
 export async function showText(uri: vscode.Uri, focus: boolean): Promise<vscode.TextEditor | undefined> {
@@ -23,7 +23,7 @@ export function editorOf(uri: vscode.Uri): vscode.TextEditor | undefined {
   return vscode.window.visibleTextEditors.find(each => String(each.document.uri) === String(uri));
 }
 
-/** An editor of a file, or of a cell of a notebook: the one that the user is in before others on the screen. */
+/** An editor of a file, or of a cell of a notebook: preferably the active one, otherwise a visible one. */
 export function editorOfFile(file: vscode.Uri): vscode.TextEditor | undefined {
   return [vscode.window.activeTextEditor, ...vscode.window.visibleTextEditors].find(each => each && String(fileOf(each.document)) === String(file));
 }

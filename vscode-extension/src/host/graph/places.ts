@@ -1,4 +1,4 @@
-/** Between nodes and source lines, both ways; plain data, no VS Code in it. */
+/** Maps nodes to source lines and back; plain data, independent of VS Code. */
 import type { Range } from 'vscode-languageclient';
 import type { Place } from '../../protocol/graph';
 
@@ -12,7 +12,7 @@ export function linesOf(selections: readonly Range[]): Lines[] {
   return selections.map(({ start, end }) => ({ start: start.line, end: end.character === 0 && end.line > start.line ? end.line - 1 : end.line }));
 }
 
-/** The nodes that any of the lines takes part in: by their own expression, or by a call that leads to them. */
+/** The nodes that come from any of the lines: by their own expression, or by a call that leads to them. */
 export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) => boolean, lines: Lines[]): string[] {
   const here = new Map<string, boolean>();
   const inFile = (uri: string) => {
@@ -24,8 +24,9 @@ export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) =
 }
 
 /**
- * Where these nodes stand: in `preferred` when any of them has a place there (the call that leads to them counts), else in the
- * file of the first. Ranges that overlap are one: an editor would make one selection of them, and it could not be known again.
+ * The places of these nodes: in `preferred` if any of them has a place there (also by a call that leads to it),
+ * otherwise in the file of the first. Overlapping ranges are merged, as an editor would, so that the selection can be
+ * recognized.
  */
 export function placesIn(places: Record<string, Place[]>, names: string[], preferred?: string): { uri: string; ranges: Range[] } | undefined {
   const lists = names.map(name => places[name] ?? []).filter(list => list.length);
@@ -34,7 +35,7 @@ export function placesIn(places: Record<string, Place[]>, names: string[], prefe
   return { uri, ranges: merged(lists.flatMap(list => list.find(each => each.uri === uri)?.range ?? [])) };
 }
 
-/** The ranges in their order in the text, with those that overlap in one. */
+/** The ranges in text order, with overlapping ones merged. */
 function merged(ranges: Range[]): Range[] {
   const found: Range[] = [];
   for (const range of [...ranges].sort((a, b) => compare(a.start, b.start))) {

@@ -1,6 +1,6 @@
 /**
  * One graph on the screen: keeps a page up to date with a document, and the selections of both in step.
- * It is given a webview; whether that is a view of the side bar or an editor is not its affair.
+ * The webview may be in the side bar or in an editor.
  */
 import * as vscode from 'vscode';
 import { fileOf, sourceHere, sourceOf } from '../code/addresses';
@@ -25,7 +25,7 @@ export class GraphSession implements vscode.Disposable {
   private document: vscode.Uri | undefined;
   private options: Options = {};
   private places: Record<string, protocol.Place[]> = {};
-  /** Of the text that is drawn. */
+  /** The version of the drawn text. */
   private version: number | null = null;
   private pinned = false;
   private ready = false;
@@ -46,7 +46,7 @@ export class GraphSession implements vscode.Disposable {
     );
   }
 
-  /** Shows a document, and of it a target where one is named. */
+  /** Shows a document, optionally one of its targets. */
   async show(document: vscode.Uri, target?: string): Promise<void> {
     if (String(document) !== String(this.document) || target) this.options = { ...this.options, target, expanded: null };
     this.document = document;
@@ -89,7 +89,7 @@ export class GraphSession implements vscode.Disposable {
     }
     this.places = answer.places;
     this.version = answer.version;
-    // One that is named stays wanted: what torch captured of a model comes after the model's own graph.
+    // A named target stays selected: graphs captured by torch arrive after the model's own graph.
     this.options = { ...this.options, target: this.options.target ?? answer.view.target, expanded: this.options.expanded ?? null };
     this.post({ type: 'graph', view: answer.view });
     const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
@@ -98,11 +98,11 @@ export class GraphSession implements vscode.Disposable {
     if (editor) this.selected(editor);
   }
 
-  /** The user moved in the source: the nodes of those lines are marked. */
+  /** Marks the nodes of the lines at the user's cursor. */
   private selected(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
     const by = this.lens.selections.by(editor);
-    // Another view's selection is followed; one of a generated text comes with its nodes, see onDidSelectNodes.
+    // Follows selections by other views; those in generated texts arrive as nodes, see onDidSelectNodes.
     if (by === this || by instanceof GeneratedDocuments) return;
     const lines = linesOf(editor.selections);
     const names = nodesAt(this.places, text => String(vscode.Uri.parse(text)) === uri, lines);
@@ -141,7 +141,7 @@ export class GraphSession implements vscode.Disposable {
     }
   }
 
-  /** Runs the model on its example inputs, and shows in what range the values of each node lie. */
+  /** Runs the model on its example inputs, and shows the range of each node's values. */
   private async run(target: string): Promise<void> {
     const client = await this.lens.requireClient();
     const { document } = this;
@@ -157,7 +157,7 @@ export class GraphSession implements vscode.Disposable {
     this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
   }
 
-  /** Asks for the kind of file; the page then writes it, since it has the drawing. */
+  /** Asks for the file type; the page then makes the file, since it has the drawing. */
   private async export(): Promise<void> {
     const kinds = (Object.keys(EXPORTS) as ExportFormat[]).map(format => ({ format, label: format.toUpperCase(), description: EXPORTS[format] }));
     const kind = await vscode.window.showQuickPick(kinds, { title: `Export the graph of ${this.options.target ?? 'this model'}` });

@@ -21,14 +21,14 @@ export function registerGraph(context: vscode.ExtensionContext, lens: Lens): vsc
   ];
 }
 
-/** The document that a command is about: its argument (a CodeLens gives a string), else the active editor's. */
+/** The document of a command: its argument (a string from a CodeLens), otherwise the active editor's. */
 function documentOf(uri: unknown): vscode.Uri | undefined {
   if (typeof uri === 'string') return vscode.Uri.parse(uri);
   if (uri instanceof vscode.Uri) return uri;
   return sourceHere();
 }
 
-/** The model that a command is about: its argument, else the class at the cursor; of a file alone, the server chooses. */
+/** The model of a command: its argument, otherwise the class at the cursor; for a file alone, the server chooses. */
 async function targetOf(lens: Lens, document: vscode.Uri, target: unknown): Promise<string | undefined> {
   if (typeof target === 'string') return target;
   return lens.targetHere(document);

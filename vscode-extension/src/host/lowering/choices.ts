@@ -1,7 +1,7 @@
-/** What the commands offer to choose from. Plain data in and out, no VS Code in it. */
+/** The choices of the commands. Plain data, independent of VS Code. */
 import type { Engine } from '../../protocol/lowering';
 
-/** An item of a quick pick, and the options of the job that it stands for. */
+/** An item of a quick pick, and its options of the job. */
 export interface Choice {
   label: string;
   description?: string;
@@ -9,7 +9,7 @@ export interface Choice {
   options: Record<string, unknown>;
 }
 
-/** Each engine in each of its precisions, and once with sizes that may change; those that cannot run here come last. */
+/** Each engine in each of its precisions, and once with dynamic sizes; those that cannot run here come last. */
 export function engineChoices(engines: Engine[]): Choice[] {
   const choices = ({ name, label, runs_on, precisions, dynamic, missing }: Engine): Choice[] => {
     const detail = missing ? `Not available: ${missing}` : undefined;

@@ -41,7 +41,7 @@ export function registerLowering(context: vscode.ExtensionContext, lens: Lens): 
       if (!picked) return;
       await tabs.run({
         title: `Lower ${target}`, source, target, options: { ...picked.options, preview: true },
-        // What shapes alone do not tell, a build may know.
+        // A build may know what shapes alone do not show.
         send: async (client, params, cancel) => {
           const answer = await client.sendRequest(lower, params, cancel);
           const build = 'reason' in answer && params.options.preview && !cancel.isCancellationRequested;

@@ -1,4 +1,4 @@
-/** Jobs on models: a tab for each, which shows it while it runs and what came of it, in step with the cursor in the source. */
+/** Jobs on models: a tab for each, which shows its progress and result, synchronized with the cursor in the source. */
 import * as vscode from 'vscode';
 import { type LanguageClient } from 'vscode-languageclient/node';
 import { WorkDoneProgress } from 'vscode-languageclient';
@@ -13,7 +13,7 @@ import type { Answer, JobParams } from '../../protocol/lowering';
 import type { Place } from '../../protocol/graph';
 import { type FromSheet, type Sheet, type ToSheet, isFromSheet } from '../../protocol/sheet_page';
 
-/** A job to run: sends the request, and says how its answer is shown. */
+/** A job: its request, and how to show its answer. */
 export interface Job {
   title: string;
   source: vscode.Uri;
@@ -21,17 +21,17 @@ export interface Job {
   options: Record<string, unknown>;
   send(client: LanguageClient, params: JobParams, cancel: vscode.CancellationToken): Promise<Answer<unknown>>;
   sheet(result: unknown): Sheet;
-  /** The options that a choice or an action on the page stands for. */
+  /** The options of a choice or an action on the page. */
   chosen?(name: string, value: string): Record<string, unknown>;
 }
 
-/** All tabs. One job runs at a time: two would disturb each other's times. */
+/** All tabs. One job runs at a time, since two would distort each other's times. */
 export class JobTabs implements vscode.Disposable {
   private readonly tabs = new Set<JobTab>();
 
   constructor(private readonly lens: Lens, private readonly extension: vscode.Uri) {}
 
-  /** Runs a job in a tab of its own; asks what is to become of one that runs already. */
+  /** Runs a job in its own tab; if one is already running, asks what to do. */
   async run(job: Job): Promise<void> {
     const running = [...this.tabs].find(tab => tab.runs);
     if (running) {
@@ -57,7 +57,7 @@ class JobTab implements vscode.Disposable {
   private places: Record<string, Place[]> = {};
   private cancel: vscode.CancellationTokenSource | undefined;
   private ready = false;
-  /** What a page that comes up late has to know. */
+  /** The messages for a page that loads late. */
   private last: ToSheet | undefined;
 
   constructor(private readonly lens: Lens, private readonly extension: vscode.Uri, private readonly closed: () => void, private readonly job: Job) {
@@ -175,7 +175,7 @@ class JobTab implements vscode.Disposable {
     }
   }
 
-  /** The user moved in the source: the rows of those lines are marked. */
+  /** Marks the rows of the lines at the user's cursor. */
   private follow(editor: vscode.TextEditor): void {
     const uri = String(editor.document.uri);
     if (editor.document.languageId !== 'python' || this.lens.selections.by(editor) === this) return;

@@ -1,9 +1,9 @@
-/** Results of lower, bench and estimate as sheets: facts and tables to read. Plain data in and out, no VS Code in it. */
+/** Results of lower, bench and estimate as sheets: facts and tables. Plain data, independent of VS Code. */
 import type { BenchResult, Difference, EstimateResult, Kernel, Layer, LowerResult, Measurement, Part, Span } from '../../protocol/lowering';
 import type { Row, Sheet, Table } from '../../protocol/sheet_page';
 import { big, bytes, milliseconds } from '../../quantities';
 
-/** What a difference that is not finite means. */
+/** The meaning of a difference that is not finite. */
 export const APART = 'not finite where eager is, or the reverse';
 
 const column = (label: string, numeric = false) => ({ label, numeric });
@@ -36,7 +36,7 @@ export function lowerSheet({ target, report }: LowerResult): Sheet {
   };
 }
 
-/** `, 98.5 % of the operations`, or nothing where there are none. */
+/** `, 98.5 % of the operations`, or empty if there are none. */
 function share(layers: Layer[], counted: (layer: Layer) => boolean, of = ''): string {
   const sum = (some: Layer[]) => some.reduce((total, layer) => total + (layer.flops ?? 0), 0);
   return sum(layers) ? `${of && ', '}${((100 * sum(layers.filter(counted))) / sum(layers)).toFixed(1)} %${of}` : '';
@@ -116,7 +116,7 @@ export function benchSheet({ target, svg, report }: BenchResult): Sheet {
   };
 }
 
-/** Where the time goes, the slowest first. */
+/** Times by layer, the slowest first. */
 function timesTable({ title, batch, layers }: Measurement): Table {
   return {
     title: `${title} by layer, batch ${batch}`,
@@ -164,7 +164,7 @@ export function estimateSheet({ target, device, totals, nodes }: EstimateResult)
   };
 }
 
-/** Empty in a notebook: its lines are counted over all cells, and no reader knows them. */
+/** Empty in a notebook, whose joined lines mean nothing to the user. */
 const place = (span: Span | null) => (span && !span[0].endsWith('.ipynb') ? `${span[0].split(/[\\/]/).pop()}:${span[1]}` : '');
 const cannotCompare = (parts: Part[]) => parts.find(part => part.info.cannot_run)?.info.cannot_run ?? 'not compared';
 export const count = (number: number, thing: string) => `${number} ${thing}${number === 1 ? '' : 's'}`;
@@ -175,7 +175,7 @@ function operators(counts: Record<string, number>): string {
   return sorted.slice(0, 6).map(([name, number]) => `${number} ${name}`).join(', ') + more;
 }
 
-/** `Mul, Add ×3`: neighbours of one kind are counted. */
+/** `Mul, Add ×3`: equal neighbours are counted. */
 export function sequence(names: string[]): string {
   const runs: [string, number][] = [];
   for (const name of names) {

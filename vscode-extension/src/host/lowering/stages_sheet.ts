@@ -1,4 +1,4 @@
-/** The stages of a model as a sheet: a row for each node of the first, a column for each stage. Plain data, no VS Code in it. */
+/** The stages of a model as a sheet: a row for each node of the first, a column for each stage. Plain data, independent of VS Code. */
 import type { Stage, StagesResult, Step } from '../../protocol/lowering';
 import type { Row, Sheet } from '../../protocol/sheet_page';
 import { APART, count, scientific, sequence } from './sheets';
@@ -39,13 +39,13 @@ export function stagesSheet({ target, report, quantize, engine, engines }: Stage
   };
 }
 
-/** The options of the job that a choice on the page stands for. */
+/** The job's options for a choice on the page. */
 export function stagesOptions(name: string, value: string): Record<string, unknown> {
   if (name === 'engine') return { engine: value };
   return name === 'form' ? { quantize: value === 'quantized' } : { compare: value === 'yes' };
 }
 
-/** What became of a node: the steps shown at it, and those that took it in. */
+/** The counterparts of a node: the steps shown at it, and those it was fused into. */
 const cell = (steps: Step[], node: string) => [...steps.filter(step => step.at === node).map(step => short(step.target)), ...new Set(steps.filter(step => step.at !== node).map(step => `in ${step.at}`))];
 
 /** `aten.linear` for `torch.ops.aten.linear.default`: the columns are narrow. */

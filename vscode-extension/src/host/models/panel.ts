@@ -47,7 +47,7 @@ class ModelsTab implements vscode.Disposable {
       case 'open':
         return this.open(message);
       case 'graph': {
-        // Only what is open in an editor is traced.
+        // Only open documents are traced.
         await this.open({ uri: message.uri, cell: null, line: 0, character: 0 }, true);
         await vscode.commands.executeCommand('fxlens.showGraph', message.uri, message.name);
       }
@@ -75,7 +75,7 @@ class ModelsTab implements vscode.Disposable {
     }
   }
 
-  /** Beside the table, where there is an editor already, else over it. */
+  /** Beside the table if there already is an editor, otherwise over it. */
   private async open({ uri: address, cell, line, character }: Omit<Extract<FromModels, { type: 'open' }>, 'type'>, quiet = false): Promise<void> {
     const uri = this.lens.client?.protocol2CodeConverter.asUri(address) ?? vscode.Uri.parse(address);
     const others = [...vscode.window.visibleTextEditors, ...vscode.window.visibleNotebookEditors];

@@ -1,6 +1,6 @@
 /**
- * Passes on a model: a diff of the generated forward before and after, with the numbers in its title. The buttons of that title keep
- * the result as a function in the source, as a folder, or as an ONNX file.
+ * Passes on a model: a diff of the generated forward before and after, with the numbers in its title. Buttons in the
+ * title save the result as a function in the source, as a folder, or as an ONNX file.
  */
 import * as vscode from 'vscode';
 import type { Lens } from '../lens';
@@ -13,7 +13,7 @@ import { numbers, summary } from './summary';
 
 const SCHEME = 'fxlens-pass';
 
-/** What was chosen; with a label for titles. */
+/** The choice, with a label for titles. */
 interface Choice {
   passes: string[];
   old?: string;
@@ -21,14 +21,14 @@ interface Choice {
   label: string;
 }
 
-/** What a diff shows. */
+/** The subject of a diff. */
 interface Preview {
   source: vscode.Uri;
   choice: Choice;
   answer: PassAnswer;
 }
 
-/** Where the changed model is to be saved, or exported to. */
+/** The target for saving or exporting the changed model. */
 type Keep = Pick<PassParams, 'out' | 'onnx' | 'force'>;
 
 export function registerPasses(lens: Lens): vscode.Disposable[] {
@@ -77,7 +77,7 @@ class PassPreview implements vscode.Disposable {
     void vscode.window.showInformationMessage(summary(answer));
   }
 
-  /** Does something with the result of the diff that is in front. */
+  /** Applies a function to the result of the active diff. */
   async act(run: (source: vscode.Uri, choice: Choice, answer: PassAnswer) => Promise<void>): Promise<void> {
     const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
     const shown = input instanceof vscode.TabInputTextDiff ? this.previews.get(String(input.modified)) : undefined;
@@ -85,7 +85,7 @@ class PassPreview implements vscode.Disposable {
     else void vscode.window.showInformationMessage('Preview passes of a model first: the preview in front is the one that is kept.');
   }
 
-  /** Which passes: the one that is named, else those that the user ticks. */
+  /** The passes: the named one, otherwise those that the user selects. */
   private async choose(source: vscode.Uri, model: string, name: string | undefined): Promise<Choice | undefined> {
     const offered = await this.offered(source, model);
     if (!offered) return undefined;
@@ -129,7 +129,7 @@ class PassPreview implements vscode.Disposable {
       client.sendRequest(pass, { ...params, workDoneToken }, cancel)));
   }
 
-  /** Saves or exports what was previewed; where its process has ended, the passes run once more. */
+  /** Saves or exports the previewed result; if its process has ended, the passes run again. */
   private async keep(source: vscode.Uri, choice: Choice, answer: PassAnswer, keep: Keep): Promise<boolean> {
     const client = await this.lens.requireClient();
     if (!client) return false;
@@ -152,7 +152,7 @@ class PassPreview implements vscode.Disposable {
     };
     const [before, after] = [side('before'), side('after')];
     this.previews.set(String(after), preview);
-    // No preview tab: the next file that is opened would take the result away.
+    // Not a preview tab, which the next opened file would replace.
     await vscode.commands.executeCommand('vscode.diff', before, after, `${answer.target}: ${choice.label} (${numbers(answer)})`, { preview: false });
   }
 
@@ -192,14 +192,14 @@ class PassPreview implements vscode.Disposable {
     const file = await vscode.window.showSaveDialog({
       defaultUri: vscode.Uri.joinPath(source, '..', `${model}.onnx`), filters: { ONNX: ['onnx'] }, title: `Export ${model}`,
     });
-    // The dialog has asked whether to replace a file.
+    // The dialog has already asked whether to replace a file.
     if (file && (await this.keep(source, choice, answer, { onnx: file.fsPath, force: true }))) {
       await saved(`${model} is exported to ${file.fsPath}.`, file);
     }
   }
 }
 
-/** The answer, or undefined when the user cancelled, or when it is a reason, which is then shown. */
+/** The answer; undefined if the user cancelled, or for a reason, which is then shown. */
 function unlessRefused<T extends object>(answer: T | { reason: string } | undefined): T | undefined {
   if (!answer) return undefined;
   if (!('reason' in answer)) return answer;

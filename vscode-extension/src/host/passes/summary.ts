@@ -8,7 +8,7 @@ export function numbers({ nodes, error }: PassAnswer): string {
   return `${nodes[0]} → ${nodes[1]} nodes${difference}`;
 }
 
-/** Size, difference of the results, and what was left as it was. */
+/** Size, difference of the results, and what was left unchanged. */
 export function summary({ target, nodes, error, refused, notes }: PassAnswer): string {
   const equal = error === null ? '' : error === 0 ? 'The results are identical.' : `The relative difference of the results is ${scientific(error)}.`;
   const left = refused.length ? `Not changed: ${refused.slice(0, 3).join('; ')}${refused.length > 3 ? ` and ${refused.length - 3} more` : ''}.` : '';

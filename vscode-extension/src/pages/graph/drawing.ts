@@ -1,17 +1,17 @@
-/** The drawing as something to use: what is selected, found and focused, by mouse and by keyboard. */
+/** Interaction with the drawing: selection, search and focus, by mouse and keyboard. */
 import type { GraphView, NodeInfo } from '../../protocol/graph_page';
 import type { Heat } from './heat';
 
 export interface DrawingEvents {
-  /** The user picked these nodes; `open` when they want to go to their source. */
+  /** The user selected these nodes; `open` to go to their source. */
   picked(names: string[], open: boolean): void;
-  /** The keyboard is at this box now, wherever in the drawing that is. */
+  /** The keyboard focus is at this box now, which may be out of sight. */
   reached(box: SVGGElement): void;
   /** The user opens or closes a group. */
   toggled(id: string): void;
 }
 
-/** Along the drawing keys follow the values, across it they go through all boxes in the order of the graph. */
+/** Keys along the drawing's direction follow the values; keys across it go through all boxes in graph order. */
 type Step = 'inputs' | 'users' | 'before' | 'after';
 const DOWNWARDS: Record<string, Step | undefined> = { ArrowUp: 'inputs', ArrowDown: 'users', ArrowLeft: 'before', ArrowRight: 'after' };
 const TO_THE_RIGHT: Record<string, Step | undefined> = { ArrowLeft: 'inputs', ArrowRight: 'users', ArrowUp: 'before', ArrowDown: 'after' };
@@ -56,7 +56,7 @@ export class Drawing {
       const box = this.boxes.get(id);
       return box ? [{ id, box, nodes: names.flatMap(name => this.nodes.get(name) ?? []) }] : [];
     });
-    // What a node is comes before what it is called: in a U-Net every path has "conv" in it.
+    // The operator counts before the name: in a U-Net every path contains "conv".
     const ways = [
       (node: NodeInfo) => [node.op === 'call_module' ? node.type : node.op.startsWith('call') ? node.target : ''],
       (node: NodeInfo) => [node.name, node.target, node.module],
@@ -74,12 +74,12 @@ export class Drawing {
     return [...found];
   }
 
-  /** Gives the boxes that hold such nodes a class, and takes it from all others. */
+  /** Sets a class on the boxes with such nodes, and removes it from all others. */
   mark(name: string, holds: (names: string[]) => boolean): void {
     for (const [id, box] of this.boxes) box.classList.toggle(name, holds(this.view.elements[id] ?? []));
   }
 
-  /** Colours each box by its share of the most expensive one; undefined: by the kind of operator again. */
+  /** Colours each box by its share of the most expensive one; undefined restores colours by kind of operator. */
   heat(heat: Heat | undefined): void {
     this.svg.classList.toggle('heat', heat !== undefined);
     for (const [id, box] of this.boxes) {
@@ -93,13 +93,13 @@ export class Drawing {
     return this.view.elements[box.id] ?? [];
   }
 
-  /** The nodes of the box that the keyboard is at; undefined when it is elsewhere. */
+  /** The nodes of the focused box; undefined if the focus is elsewhere. */
   held(): string[] | undefined {
     const active = document.hasFocus() && this.svg.contains(document.activeElement) ? document.activeElement : null;
     return active ? this.names(active) : undefined;
   }
 
-  /** Takes the keyboard to the first of these nodes that is drawn, be it within a closed module. */
+  /** Focuses the first drawn one of these nodes, perhaps as part of a collapsed module. */
   hold(names: string[]): void {
     const id = names.map(name => this.home.get(name)).find(each => each !== undefined);
     if (id) this.boxes.get(id)?.focus({ preventScroll: true });
@@ -128,7 +128,7 @@ export class Drawing {
     });
     box.addEventListener('focus', () => {
       this.setFocusable(box.id);
-      if (box.matches(':focus-visible')) this.events.reached(box); // a click needs no help to see what it hits
+      if (box.matches(':focus-visible')) this.events.reached(box); // not for clicks, where the box is visible
     });
   }
 
@@ -142,7 +142,7 @@ export class Drawing {
     return [node.name, node.type || node.target, node.value].filter(Boolean).join(', ') + problem + stays;
   }
 
-  /** One box takes part in the tab order, so that Tab leaves the drawing. */
+  /** Only one box is in the tab order, so that Tab leaves the drawing. */
   private setFocusable(id: string | undefined): void {
     if (this.focused) this.boxes.get(this.focused)?.setAttribute('tabindex', '-1');
     this.focused = id;

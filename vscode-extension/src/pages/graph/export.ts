@@ -5,9 +5,9 @@ import type { Drawing } from './drawing';
 const PAINT = [
   'fill', 'fill-opacity', 'stroke', 'stroke-opacity', 'stroke-width', 'stroke-dasharray', 'font-family', 'font-size', 'font-weight', 'opacity',
 ];
-/** What shows where the user is, and no part of the graph. */
+/** Marks of the user's position, which are not part of the graph. */
 const STATES = ['searching', 'selected', 'found'];
-/** What browsers draw on a canvas at most: the longer side, and the pixels of both. */
+/** The limits of a canvas in browsers: the longer side, and the total pixels. */
 const LONGEST = 32_000;
 const LARGEST = 120_000_000;
 
@@ -49,13 +49,13 @@ function standAlone(svg: SVGSVGElement): string {
   return new XMLSerializer().serializeToString(copy);
 }
 
-/** `rgb(…)` for what browsers write for mixed colours, which other programs do not read. */
+/** `rgb(…)` for a browser's syntax of mixed colours, which other programs do not read. */
 function plainColour(text: string): string {
   const parts = /^color\(srgb ([\d.]+) ([\d.]+) ([\d.]+)\)$/.exec(text);
   return parts ? `rgb(${parts.slice(1).map(part => Math.round(255 * Number(part))).join(', ')})` : text;
 }
 
-/** Takes the marks of searches and selections away for a moment; the result brings them back. */
+/** Removes the marks of searches and selections; the returned function restores them. */
 function plain(svg: SVGSVGElement): () => void {
   const marked = [svg, ...svg.querySelectorAll(STATES.map(name => `.${name}`).join())].map(element => ({ element, classes: element.getAttribute('class') }));
   for (const { element } of marked) element.classList.remove(...STATES);
@@ -64,7 +64,7 @@ function plain(svg: SVGSVGElement): () => void {
   };
 }
 
-/** PNG as base64, at twice the size of the drawing where that is not too large for a canvas. */
+/** PNG as base64, at twice the size of the drawing unless that is too large for a canvas. */
 async function raster(text: string, svg: SVGSVGElement): Promise<string> {
   const width = Number(svg.getAttribute('width'));
   const height = Number(svg.getAttribute('height'));

@@ -1,4 +1,4 @@
-/** What the boxes of a drawing cost, or how large their values are, beside the largest of them. No DOM in it. */
+/** Costs or values of the drawing's boxes, relative to the largest. Independent of the DOM. */
 import type { GraphView, NodeInfo, ValueRange } from '../../protocol/graph_page';
 import { big, bytes, milliseconds } from '../../quantities';
 
@@ -6,13 +6,13 @@ export type Measure = 'flops' | 'params' | 'bytes' | 'seconds' | 'magnitude';
 export type Ranges = Record<string, ValueRange>;
 
 interface Colour {
-  /** In the list of what to colour by. */
+  /** The label in the list of colourings. */
   title: string;
-  /** In a sentence. */
+  /** The name within a sentence. */
   name: string;
   of(node: NodeInfo, ranges: Ranges): number;
   write(amount: number): string;
-  /** Whether amounts add up to that of the whole; else the largest counts. */
+  /** Whether amounts are summed; otherwise the largest counts. */
   adds: boolean;
 }
 
@@ -35,12 +35,12 @@ export interface Heat {
   total: number;
 }
 
-/** The measures that are known of at least one node. */
+/** The measures known for at least one node. */
 export const measures = (view: GraphView, ranges: Ranges): Measure[] =>
   (Object.keys(COLOURS) as Measure[]).filter(measure =>
     view.nodes.some(node => (measure === 'magnitude' ? ranges[node.name] : COLOURS[measure].of(node, ranges))));
 
-/** The amount of each box; a closed module has that of its nodes. */
+/** The amount of each box; a collapsed module has that of its nodes. */
 export function heat(view: GraphView, measure: Measure, ranges: Ranges): Heat {
   const nodes = new Map(view.nodes.map(node => [node.name, node]));
   const amounts = new Map(Object.entries(view.elements).map(([id, names]) =>
@@ -48,7 +48,7 @@ export function heat(view: GraphView, measure: Measure, ranges: Ranges): Heat {
   return { measure, amounts, most: Math.max(0, ...amounts.values()), total: amount(view.nodes, measure, ranges) };
 }
 
-/** That of several nodes; the parameters of a module that is called twice count once. */
+/** The amount of several nodes; parameters of a module that is called twice count once. */
 export function amount(nodes: NodeInfo[], measure: Measure, ranges: Ranges): number {
   const { of, adds } = COLOURS[measure];
   const counted = measure === 'params' ? [...new Map(nodes.map(node => [node.target, node])).values()] : nodes;
@@ -61,7 +61,7 @@ export function share(amount: number, { measure, total }: Heat): string {
   return adds ? `${write(amount)}, ${percent(amount / (total || 1))}` : write(amount);
 }
 
-/** `-1.2 … 3.41, mean 0.013`, and what of it is not finite. */
+/** `-1.2 … 3.41, mean 0.013`, and the number of non-finite ones. */
 export function written(range: ValueRange): string {
   const { low, high, mean, count, nans, infinities } = range;
   const finite = low === null || high === null || mean === null ? 'none is finite' : `${value(low)} … ${value(high)}, mean ${value(mean)}`;

@@ -1,4 +1,4 @@
-/** DOT to an SVG element of this document: Graphviz lays out, and only the shapes it draws with are taken over. */
+/** DOT to an SVG element of this document: Graphviz does the layout, and only known shapes are copied. */
 import { Graphviz } from '@hpcc-js/wasm-graphviz';
 
 const SVG = 'http://www.w3.org/2000/svg';

@@ -1,11 +1,11 @@
-/** The whole drawing in a corner, with the part that is in sight: a click or a drag there moves the drawing. */
+/** The whole drawing in a corner, with the visible part marked: a click or drag there moves the drawing. */
 import type { Sight, Viewport } from './viewport';
 
-/** Of the room that the drawing has: the map is at most so wide and so high. */
+/** The map's maximum width and height, as shares of the drawing's area. */
 const WIDTH = 0.3;
 const HEIGHT = 0.45;
 const LARGEST = 200;
-/** Of a long row of boxes: narrower could not be hit. */
+/** The minimum size for a long row of boxes, so that it can be clicked. */
 const NARROWEST = 28;
 
 interface Box { x: number; y: number; width: number; height: number; element: Element }
@@ -22,7 +22,7 @@ export class Minimap {
     new ResizeObserver(() => this.draw()).observe(canvas.parentElement as HTMLElement);
   }
 
-  /** Takes the boxes of a new drawing, which is in the page already. */
+  /** Copies the boxes of a new drawing that is already in the page. */
   show(svg: SVGSVGElement | undefined): void {
     const all = svg?.getBoundingClientRect();
     const scale = all && this.sight ? all.width / this.sight.size.width : 1;
@@ -33,7 +33,7 @@ export class Minimap {
     this.draw();
   }
 
-  /** Paints it, where some of the drawing is out of sight. */
+  /** Paints it if some of the drawing is out of sight. */
   draw(): void {
     const { canvas, sight } = this;
     canvas.hidden = !sight || !this.boxes.length || sight.whole;
@@ -65,7 +65,7 @@ export class Minimap {
 
   private drag(start: PointerEvent): void {
     if (start.button !== 0) return;
-    start.preventDefault(); // the keyboard stays where it is
+    start.preventDefault(); // keep the keyboard focus
     const { canvas } = this;
     const move = (event: PointerEvent) => {
       const { left, top } = canvas.getBoundingClientRect();

@@ -4,7 +4,7 @@ const MIN = 0.02;
 const MARGIN = 24;
 const MAX = 4;
 
-/** What is in sight, in the drawing's own pixels; `whole` where that is all of it. */
+/** The visible part, in the drawing's own pixels; `whole` if that is all of it. */
 export interface Sight {
   x: number;
   y: number;
@@ -26,16 +26,16 @@ export class Viewport {
   constructor(private readonly box: HTMLElement) {
     box.addEventListener('wheel', event => this.wheel(event), { passive: false });
     box.addEventListener('pointerdown', event => this.drag(event));
-    // The click that ends a drag is none.
+    // The click that ends a drag does not count.
     box.addEventListener('click', event => { if (this.moved) event.stopPropagation(); }, { capture: true });
   }
 
-  /** Calls back whenever another part of the drawing is in sight. */
+  /** Calls back whenever the visible part changes. */
   onMove(callback: (sight: Sight) => void): void {
     this.moving = callback;
   }
 
-  /** Takes a new drawing of the given size in pixels; keeps the view when `keep` and something is in it, else shows all of it. */
+  /** Takes a new drawing of the given size in pixels; with `keep`, keeps the view if something is visible in it; otherwise shows all of it. */
   show(content: SVGSVGElement, width: number, height: number, keep: boolean): void {
     this.content = content;
     this.size = { width, height };
@@ -46,18 +46,18 @@ export class Viewport {
     else this.begin();
   }
 
-  /** Shows all of a drawing that stays readable when it is, else its top at the full width. */
+  /** Shows all of a drawing if it stays readable, otherwise its top at full width. */
   begin(): void {
     const { across, whole } = this.scales();
     this.place(whole >= 0.45 ? whole : Math.min(across, 1));
   }
 
-  /** Shows the whole drawing, however small that makes it. */
+  /** Shows the whole drawing at any scale. */
   fit(): void {
     this.place(this.scales().whole);
   }
 
-  /** How large it is across the whole width, and where all of it is in sight. */
+  /** The scales that fit the width, and the whole drawing. */
   private scales(): { across: number; whole: number } {
     const across = (this.box.clientWidth - MARGIN) / this.size.width;
     return { across, whole: Math.min(across, (this.box.clientHeight - MARGIN) / this.size.height, 1.25) };
@@ -81,7 +81,7 @@ export class Viewport {
     this.apply();
   }
 
-  /** Puts a point of the drawing into the middle. */
+  /** Centres a point of the drawing. */
   centre(x: number, y: number): void {
     this.pan(this.box.clientWidth / 2 - this.x - x * this.scale, this.box.clientHeight / 2 - this.y - y * this.scale);
   }
@@ -92,7 +92,7 @@ export class Viewport {
     this.apply();
   }
 
-  /** Moves so that the element is in sight, and does nothing when it already is. */
+  /** Moves so that the element is visible; does nothing if it already is. */
   reveal(element: Element): void {
     const box = this.box.getBoundingClientRect();
     const at = element.getBoundingClientRect();
@@ -103,7 +103,7 @@ export class Viewport {
     this.pan(box.left + box.width / 2 - (at.left + at.width / 2), box.top + box.height / 2 - (at.top + at.height / 2));
   }
 
-  /** Whether enough of the drawing to see what it is would be in the box. */
+  /** Whether a recognizable part of the drawing would be in the box. */
   private inSight(): boolean {
     const margin = 40;
     const seen = (at: number, length: number, room: number) => Math.min(at + length * this.scale, room) - Math.max(at, 0) > margin;

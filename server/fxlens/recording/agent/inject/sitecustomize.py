@@ -1,4 +1,4 @@
-"""Python imports a module of this name when it starts.  Starts the recorder, then the environment's own module."""
+"""Python imports a module of this name when it starts.  Starts the recorder, then runs the environment's own module."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ def _start() -> None:
 
 
 def _run_the_other() -> None:
-    """This file hides the environment's own ``sitecustomize``, if there is one: run that as Python would have."""
+    """This file hides the environment's own ``sitecustomize``, if there is one: run that as Python would."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
     this = sys.modules.pop("sitecustomize")
     try:
@@ -36,6 +36,6 @@ def _run_the_other() -> None:
 
 try:
     _start()
-except Exception as error:  # the program must run as if nobody recorded it
+except Exception as error:  # recording must not affect the program
     print(f"fxlens record: {type(error).__name__}: {error}", file=sys.stderr)
 _run_the_other()
