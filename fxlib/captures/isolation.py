@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fxlib.captures.places import forward_of
+from fxlib.ir.leaves import write_back
 
 __all__ = ["copied", "restored"]
 
@@ -41,10 +42,9 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
             vars(each).update({name: _shallow(value) for name, value in attributes.items()})
         for scope, constants in plain:
             scope.update(constants)
-        with torch.no_grad():
-            for buffer, value in values:
-                if buffer.shape == value.shape:
-                    buffer.copy_(value)
+        for buffer, value in values:
+            if buffer.shape == value.shape:
+                write_back(buffer, value)
         torch.set_rng_state(random)
 
 

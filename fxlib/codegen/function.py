@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch.utils import _pytree as pytree
 
 from fxlib.codegen.body import Body
-from fxlib.codegen.statements import NameClash, Options, Writer
+from fxlib.codegen.statements import NameClash, Options, Writer, is_plain
 from fxlib.ir.leaves import as_sequence
 from fxlib.ir.names import _custom_builtins, _Namespace
 from fxlib.ir.node import Node
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fxlib.ir.arguments import Argument
     from fxlib.ir.graph import Graph
 
-__all__ = ["CodeGen", "PythonCode"]
+__all__ = ["CodeGen", "PythonCode", "surely_compiles"]
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
 
@@ -200,6 +200,12 @@ def _takes(function: Callable[..., str], keyword: str) -> bool:
     """Whether a method takes a keyword argument; overrides written before the keyword existed do not."""
     parameters = inspect.signature(function).parameters
     return keyword in parameters or any(given.kind is given.VAR_KEYWORD for given in parameters.values())
+
+
+def surely_compiles(graph: "Graph") -> bool:
+    """Whether the code of a graph is certain to compile, judged without writing it; False where unsure."""
+    codegen = graph._codegen
+    return type(codegen) is CodeGen and codegen._body_transformer is None and graph._len > 1 and is_plain(graph.nodes)
 
 
 class _BoxedCodeGen(CodeGen):

@@ -4,6 +4,7 @@ Names, globals and values are written here; ``body`` puts the statements togethe
 """
 
 import enum
+import functools
 import importlib
 import keyword
 import operator
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 from fxlib.ir.arguments import Target
+from fxlib.ir.collections import immutable_dict, immutable_list
 from fxlib.ir.format import _get_qualified_name, _origin_type_map, _type_repr, inplace_methods, magic_methods
 from fxlib.ir.names import _illegal_names, _Namespace, _parse
 from fxlib.ir.node import Node
@@ -87,6 +89,66 @@ _LITERALS = frozenset(
         torch.dtype, torch.device, torch.layout, torch.memory_format,
     }
 )  # fmt: skip
+
+
+_PLAIN = _LITERALS | {Node}
+_SEQUENCES, _MAPPINGS = frozenset({tuple, list, immutable_list}), frozenset({dict, immutable_dict})
+
+
+def is_plain(nodes: Iterable[Node]) -> bool:
+    """Whether the code of these nodes is certain to be written, and to compile: what `Writer.deferrable` says once it
+    is, seen in a fraction of the time.  False where that is not seen at once."""
+    known: set[str] = set()
+    for node in nodes:
+        op, target, args = node._op, node._target, node._args
+        if node.type is not None or not all([type(each) in _PLAIN or _is_plain_value(each) for each in args]):
+            return False
+        if node._kwargs and not all(map(_is_plain_option, node._kwargs.items())):
+            return False
+        if op == "call_module" or op == "get_attr":
+            if target not in known:
+                if not _KEYWORDS.isdisjoint(target.split(".")):
+                    return False
+                known.add(target)
+        elif op == "call_function":
+            if (node._meta and node._meta.get("is_wrapped", False)) or not _can_be_named(target):
+                return False
+        elif op == "call_method":
+            if target in _KEYWORDS or type(args[0]) is not Node:
+                return False
+        elif op == "placeholder":
+            if args or not _is_plain_name(target):
+                return False
+        elif op != "output":
+            return False
+    return True
+
+
+def _is_plain_value(value: Any) -> bool:
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind in _SEQUENCES:
+        return all(map(_is_plain_value, value))
+    if kind in _MAPPINGS:
+        return all(map(_is_plain_value, (*value, *value.values())))
+    return kind is slice and all(map(_is_plain_value, (value.start, value.stop, value.step)))
+
+
+def _is_plain_option(option: tuple[str, Any]) -> bool:
+    return _is_plain_name(option[0]) and _is_plain_value(option[1])
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_named(target: Callable[..., Any]) -> bool:
+    return bool(_get_qualified_name(target))
+
+
+def _can_be_named(target: Any) -> bool:
+    try:
+        return target in _OPERATORS or target in _INPLACE_OPERATORS or _is_named(target)
+    except Exception:  # no hash or no name: writing the code raises
+        return False
 
 
 class NameClash(Exception):

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from fxlib.codegen.function import surely_compiles
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
@@ -135,7 +136,8 @@ def _report(search: Search) -> Report:
     if tracer is not None and graph is not None:
         report.traces, report._make = True, partial(_module, tracer.root, subject.name, tracer.root.training)
         constants = getattr(tracer, "tensor_attrs", {})
-        if constants or subject.snapshot.differs() or not graph.python_code("self")._deferrable:
+        sure = surely_compiles(graph) or graph.python_code("self")._deferrable
+        if constants or subject.snapshot.differs() or not sure:
             # Without the attributes that forward has set on the module, and whether the code is certain to compile.
             _put_constants(tracer.root, constants)
             try:

@@ -8,7 +8,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-__all__ = ["as_sequence", "cast", "copied", "map_tensors", "storages", "tensors_in"]
+__all__ = ["as_sequence", "cast", "copied", "map_tensors", "storages", "tensors_in", "write_back"]
 
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
@@ -62,6 +62,16 @@ def _is_record(value: Any) -> bool:
 def copied(value: Any) -> Any:
     """The same nested value with copied tensors, since a model may write to its inputs."""
     return map_tensors(torch.clone, value)
+
+
+def write_back(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Make a tensor hold a value of its shape again. Where many of its elements are one in memory, as after ``expand``,
+    torch writes to none of them, so only the first is written."""
+    if tensor.layout is torch.strided and 0 in (strides := tensor.stride()):
+        once = tuple(slice(None) if stride else slice(1) for stride in strides)
+        tensor, value = tensor[once], value[once]
+    with torch.no_grad():
+        tensor.copy_(value)
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from fxlib.ir.leaves import write_back
 from fxlib.ir.writes import Writes
 
 __all__ = ["copy_of", "copy_with", "data_kept", "hollow_copy", "is_altered", "writes_undone"]
@@ -129,7 +130,7 @@ def data_kept(root: nn.Module, parameters: bool = False) -> Iterator[None]:
             if tensor.data_ptr() != data.data_ptr():
                 tensor.data = data
             if before is not None and not tensor.is_meta:
-                data.copy_(before)
+                write_back(data, before)
 
 
 @contextmanager
@@ -150,4 +151,4 @@ def writes_undone(root: nn.Module) -> Iterator[list[str]]:
             yield written
     finally:
         for name, before in held.items():
-            tensors[name].data.copy_(before)
+            write_back(tensors[name].data, before)

@@ -189,7 +189,7 @@ def fixed(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Path:
     folder = tmp_path_factory.mktemp("fixes")
     for name, text in FILES.items():
         (folder / f"{name}.py").write_text(HEAD + text.lstrip("\n"))
-    (folder / "parts.py").write_text("import numpy as np\n\n\ndef root(x):\n    return np.sqrt(x)\n")
+    (folder / "parts.py").write_text("import numpy as np\n\n\ndef root(x):\n    return np.sqrt(x) + x.abs()\n")
     (folder / "takes_an_import.py").write_text(
         HEAD + "from parts import *\n\n\n# fxlens: Net() <- torch.rand(3, 4)\nclass Net(nn.Module):\n"
         "    def forward(self, x):\n        return root(x) * np.pi\n"

@@ -497,7 +497,7 @@ class Dies(nn.Module):
     def forward(self, x):
         if "len" not in Dies.forward.__code__.co_names:
             os._exit(9)  # once it is fixed
-        return x * len(x)
+        return x / len(x)
 
 
 class Lives(nn.Module):
@@ -515,7 +515,7 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
 
 def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
     """Both files lead to the same line, and each has one of its own."""
-    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x * len(x)\n"
+    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x / len(x)\n"
     lone = "\n\nclass Lone(nn.Module):\n    def forward(self, x):\n        return x + len(x)\n"
     whole = (
         "from torch import nn\nfrom part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n"

@@ -123,7 +123,7 @@ CELLS = [
     ("code", "open('ran', 'w')\nNet()(torch.randn(3, 3))"),
     ("code", "class Net(nn.Module):\n    def forward(self, x):\n        y = torch.relu(x + 1)\n"
              "        y = torch.bucketize(y, x[0]) * torch.sigmoid(y)\n        return y * 2\n\nclass Last(nn.Module):\n"
-             "    def forward(self, x):\n        n = len(x)\n        return x * n"),
+             "    def forward(self, x):\n        n = len(x)\n        return x / n"),
     ("code", "Last()(torch.randn(3))\ndef broken(:"),
 ]  # fmt: skip
 QUESTIONS = {

@@ -14,6 +14,7 @@ from fxlib.diagnosis.detectors import (
     modes,
     module_state,
     moments,
+    own_state,
     shared_state,
     surroundings,
 )
@@ -57,6 +58,7 @@ LAST: tuple[Callable[[Search], None], ...] = (
     *moments.LAST,
     *comparisons.LAST,
     *modes.LAST,
+    *own_state.LAST,
     *dtypes.LAST,
     *interface.LAST,
 )

@@ -21,7 +21,7 @@ from fxlib.ir.arguments import map_aggregate
 from fxlib.ir.node import Node, map_arg
 from fxlib.ir.span import Span
 
-__all__ = ["AT_PROBES", "LAST", "LOOKERS", "signature"]
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "difference", "signature"]
 
 _MODE_SECONDS = 1.0
 
@@ -68,13 +68,13 @@ def other_mode(search: Search) -> None:
         return
     here, there = signature(run), signature(other)
     own, opposite = ("training", "eval") if root.training else ("eval", "training")
-    note = _difference(run, opposite, zip(run.nodes, here, strict=True), zip(other.nodes, there, strict=True))
+    note = difference(run, opposite, zip(run.nodes, here, strict=True), zip(other.nodes, there, strict=True))
     for place in _decisive(search, reads):
         says = f"`{place.text}` is read only while tracing, so the graph always behaves as in {own} mode"
         run.add("FX207", place, says, related=(note,))
 
 
-def _difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: Iterable[tuple[Node, str]]) -> Related:
+def difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: Iterable[tuple[Node, str]]) -> Related:
     """The first difference between two graphs, whose nodes come with their comparison keys."""
     for one, two in itertools.zip_longest(here, there):
         if one is not None and two is not None and one[1] == two[1]:

@@ -24,7 +24,7 @@ from fxlib.ir.modules import hollow_copy
 from fxlib.ir.node import Node
 from fxlib.ir.span import is_hidden
 
-__all__ = ["AT_PROBES", "LAST", "LOOKERS"]
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "has_own", "put", "who_sets"]
 
 _SETTERS = ("train", "eval")
 _Layers = Mapping[Node, nn.Module]
@@ -95,7 +95,7 @@ def _set_at(run: Run, node: Node) -> Place | None:
 def by_its_own(search: Search) -> None:
     """FX237: a class overrides `train` or `eval`; the graph has only torch's."""
     run, root = search.best, search.subject.root
-    if not run.complete or not isinstance(root, nn.Module) or not any(map(_has_own, root.modules())):
+    if not run.complete or not isinstance(root, nn.Module) or not any(map(has_own, root.modules())):
         return
     layers = _layers(run)
     if not layers:
@@ -106,13 +106,13 @@ def by_its_own(search: Search) -> None:
     except Exception:
         return  # models that cannot be copied are skipped
     for mode in (True, False):
-        if not _put(copy, mode):
+        if not put(copy, mode):
             continue
         found: list[_Lost] = []
         wanted = {node: twins[layer].training for node, layer in layers.items() if layer in twins}
         for node, eager in wanted.items():
             # In a graph, only the layer itself is asked for its mode.
-            if eager == mode or not _put(twins[layers[node]], mode) or twins[layers[node]].training == eager:
+            if eager == mode or not put(twins[layers[node]], mode) or twins[layers[node]].training == eager:
                 continue
             owner = _who_sets(root, str(node.target), mode, eager, twins)
             name = f"`{_SETTERS[not mode]}` of `{type(owner).__name__}`"
@@ -153,7 +153,8 @@ def _has_modes(layer: nn.Module) -> bool:
     return False
 
 
-def _has_own(module: nn.Module) -> bool:
+def has_own(module: nn.Module) -> bool:
+    """Whether a module has a `train` or `eval` that is not torch's."""
     kind = type(module)
     if kind.train is not nn.Module.train or kind.eval is not nn.Module.eval:
         return True
@@ -165,7 +166,7 @@ def _who_sets(root: nn.Module, target: str, mode: bool, eager: bool, twins: Mapp
     layer = twins[root.get_submodule(target)]
     for owner in reversed([*_around(root, target)]):
         layer.training = eager
-        if _has_own(owner) and _put(twins[owner], mode) and layer.training == eager:
+        if has_own(owner) and put(twins[owner], mode) and layer.training == eager:
             return owner
     return root
 
@@ -175,7 +176,13 @@ def _around(root: nn.Module, target: str) -> Iterator[nn.Module]:
     yield from (root.get_submodule(".".join(parts[:depth])) for depth in range(len(parts)))
 
 
-def _put(module: nn.Module, mode: bool) -> bool:
+def who_sets(root: nn.Module, target: str, mode: bool) -> tuple[nn.Module, Place | None]:
+    """The innermost module around a part that has a `train` or `eval` of its own, and where that is."""
+    owner = next((each for each in reversed([*_around(root, target)]) if has_own(each)), root)
+    return owner, _train_of(owner, mode)
+
+
+def put(module: nn.Module, mode: bool) -> bool:
     """Set the mode of a module by its own method; False if that raises."""
     quiet = contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings()
     try:

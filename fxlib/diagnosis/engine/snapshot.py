@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
+from fxlib.ir.leaves import write_back
 
 __all__ = ["Change", "Snapshot"]
 
@@ -224,8 +225,7 @@ class Snapshot:
                 refill(value, before)
         for *_, buffer, version, kept in self._buffers:
             if kept is not None and _written(buffer, version, kept):
-                with torch.no_grad():
-                    buffer.copy_(kept)
+                write_back(buffer, kept)
         for parameter, needed in self._needing.items():
             if parameter.requires_grad != needed:
                 parameter.requires_grad_(needed)

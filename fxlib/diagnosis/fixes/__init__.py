@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -109,7 +110,7 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
-            hazard = draft.hazard or (_of_others(site, entry.kind) if project else None)
+            hazard = draft.hazard or (_of_others(site, entry) if project else None)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -125,21 +126,30 @@ def propose(
     return fixes
 
 
-def _of_others(site: Site, kind: str) -> str | None:
+def _of_others(site: Site, recipe: Recipe) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
     source, function, owner = site.source, site.function, site.source.class_of(site.node)
-    if function is not None and kind == "rewrite":
+    if function is not None and recipe.kind == "rewrite" and not recipe.general:
         # With values that are no tensors it may do something else.
         caller = other_callers(source, function)
         if caller is not None:
             return f"`{function.name}` is also used in {caller}, perhaps with other values"
+    if recipe.kind == "lift" and (re.search(_SCRIPT, source.text) or site.mentioned(_SCRIPT, _named(owner))):
+        return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     if function is None or owner is None:
         return None
     methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef)}
     calls = any(isinstance(each, ast.Attribute) and each.attr in methods for each in ast.walk(function))
     # A child may do without the constructor, and have methods of its own.
-    child = derived(source, owner) if kind == "module" or (kind == "rewrite" and calls) else None
+    child = derived(source, owner) if recipe.kind == "module" or (recipe.kind == "rewrite" and calls) else None
     return child and f"`{owner.name}` has a child in {child}"
+
+
+_SCRIPT = r"\bjit\.script\("
+
+
+def _named(owner: ast.ClassDef | None) -> str:
+    return rf"\b{re.escape(owner.name)}\b" if owner is not None else _SCRIPT
 
 
 def _drafts(recipe: Recipe, site: Site) -> list[Draft]:

@@ -20,7 +20,7 @@ from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.fixes.resize import Resize
-from fxlib.ir.leaves import map_tensors, tensors_in
+from fxlib.ir.leaves import map_tensors, tensors_in, write_back
 from fxlib.ir.modules import copy_of
 
 __all__ = [
@@ -345,10 +345,9 @@ def _is_numeric(value: Any) -> bool:
 
 def take_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor]) -> None:
     """Copy another model's parameters and buffers, wherever names and shapes agree."""
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if name in weights and weights[name].shape == tensor.shape:
-                tensor.copy_(weights[name])
+    for name, tensor in model.state_dict().items():
+        if name in weights and weights[name].shape == tensor.shape:
+            write_back(tensor, weights[name])
 
 
 def state_of(model: torch.nn.Module) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
@@ -21,6 +23,7 @@ __all__ = ["derived", "mentioned", "other_callers"]
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
 _FILES, _BYTES = 1000, 8_000_000  # that are read of a project, and of a file an eighth
+_NOTEBOOK = 30_000_000  # with its pictures
 _SUFFIXES = (".py", ".ipynb", ".pyi")
 _OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _FRESH = 10  # seconds for which a text that was read is taken for that of the file
@@ -42,7 +45,14 @@ def _matching(file: str, patterns: Iterable[str]) -> Iterator[tuple[str, bytes]]
 def _root(file: str) -> str:
     folder = Path(file).parent
     above = [folder, *folder.parents][:_UP]
-    return str(next((each for each in above if any((each / name).exists() for name in _ROOTS)), folder))
+    marked = next((each for each in above if any((each / name).exists() for name in _ROOTS)), None)
+    if marked is not None:
+        return str(marked)
+    # Nothing says where it begins: as far up as there is Python code.
+    for inner, outer in pairwise(above):
+        if not (any(outer.glob("*.py")) or (inner / "__init__.py").exists()):
+            return str(inner)
+    return str(folder)
 
 
 @functools.lru_cache(maxsize=2)
@@ -51,14 +61,26 @@ def _texts(folder: str, root: str, now: int) -> list[tuple[str, bytes]]:
     found, left = [], _BYTES
     for path in dict.fromkeys([*_files(folder), *_files(root)]):
         try:
-            if os.path.getsize(path) > min(left, _BYTES // 8):
+            most = _NOTEBOOK if path.endswith(".ipynb") else _BYTES // 8
+            if left <= 0 or os.path.getsize(path) > most:
                 continue
             text = Path(path).read_bytes()
         except OSError:
             continue
+        if path.endswith(".ipynb"):
+            text = _of_cells(text)
         found.append((path, text))
         left -= len(text)
     return found
+
+
+def _of_cells(text: bytes) -> bytes:
+    """The sources of a notebook, without its outputs; all of it where it is none."""
+    try:
+        cells = json.loads(text)["cells"]
+        return "\n".join("".join(each["source"]) for each in cells).encode()
+    except (ValueError, KeyError, TypeError):
+        return text
 
 
 def _files(root: str) -> Iterator[str]:
@@ -87,7 +109,7 @@ def other_callers(source: Source, function: FunctionNode) -> str | None:
     line = _used_apart(source, name)
     if line is not None:
         return f"line {line}"
-    patterns = rf"\b{re.escape(name)}\b", rf"\b{re.escape(_imported_as(source.file))}\b"
+    patterns = rf"\b{re.escape(name)}\b", _imported_as(source.file)
     for path, text in _matching(source.file, patterns):
         with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
             if _used_apart(Source(path, text.decode()), name) is None:
@@ -111,11 +133,16 @@ def _used_apart(source: Source, name: str) -> int | None:
 def derived(source: Source, owner: ast.ClassDef) -> str | None:
     """Another file of the project with a class that derives from one of this file."""
     bases = rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name)}\b"
-    return mentioned(source.file, bases, rf"\b{re.escape(_imported_as(source.file))}\b")
+    return mentioned(source.file, bases, _imported_as(source.file))
 
 
 def _imported_as(file: str) -> str:
-    return Path(file).parent.name if Path(file).stem == "__init__" else Path(file).stem
+    """What another file says to import something of this one: the name of the module, or that of a package it is in,
+    which may pass it on, or nothing but dots."""
+    path = Path(file)
+    packages = [each.name for each in [*path.parents][:_UP] if (each / "__init__.py").exists()]
+    names = "|".join(map(re.escape, [*packages, *([path.stem] if path.stem != "__init__" else [])]))
+    return rf"\b({names})\b|from \.+ import|import \*"
 
 
 def _reached(source: Source) -> set[str]:

@@ -45,7 +45,8 @@ class Fix:
 
     ``settings`` are the options of the diagnosis that the edits change: ``{"concrete_args": {"flag": True}}`` or
     ``{"leaf_modules": ["Gate"]}``. ``first`` puts a proven fix before the other proven ones. ``late`` says that there
-    was no time to check it. ``branches`` are those that it rewrites, ``hazard`` is what no run would show.
+    was no time to check it. ``branches`` are those that it rewrites, ``hazard`` is what no run would show: with one, a
+    fix is never preferred, but ``unsafe`` where it would be.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Fix:
     late: bool = False
     branches: Branches | None = field(default=None, compare=False, repr=False)
     hazard: str | None = None
+    unsafe: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The ``fix`` of a record; ``late`` is there only where it is true."""
@@ -91,8 +93,9 @@ class Fix:
             where = f"new line{'s' if len(verdict.moved_to) > 1 else ''} {lines}"
             left = f"another problem remains, at {where}" if verdict.traces else f"tracing still fails, at {where}"
             return replace(self, title=f"{self.title} (after this fix, {left})", checked=checked, note=note)
-        preferred = checked and not verdict.side_effects and not self.hazard
-        return replace(self, preferred=preferred, checked=checked, note=note)
+        proven = checked and not verdict.side_effects
+        unsafe = proven and self.hazard is not None
+        return replace(self, preferred=proven and not unsafe, unsafe=unsafe, checked=checked, note=note)
 
 
 @dataclass(frozen=True)
@@ -201,18 +204,20 @@ class Site:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first)."""
+    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first). One that is
+    ``general`` is right whatever the values are, or says in ``hazard`` what it assumes of them."""
 
     id: str
     kind: str
     draft: Callable[[Site], Draft | list[Draft] | None]
     doc: str
+    general: bool = False
 
 
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(id: str, kind: str = "rewrite") -> Callable:
+def recipe(id: str, kind: str = "rewrite", general: bool = False) -> Callable:
     """Register a recipe under an id that rules name.
 
     Raises:
@@ -222,7 +227,7 @@ def recipe(id: str, kind: str = "rewrite") -> Callable:
     def register(function: Callable[[Site], Draft | list[Draft] | None]) -> Callable:
         if id in RECIPES:
             raise ValueError(f"recipe {id!r} is already {RECIPES[id].draft.__qualname__}; choose another id")
-        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "")
+        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "", general)
         return function
 
     return register

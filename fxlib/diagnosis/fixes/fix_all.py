@@ -38,6 +38,7 @@ def fix_all(
     names: Mapping[str, Any] | None = None,
     wanted: Callable[[Any, Read], bool] = lambda finding, read: True,
     takes: Callable[[Fix], bool] = lambda fix: True,
+    unsafe: bool = False,
     checker: Callable[..., Checker] = Checker,
     others: Iterable[Target] = (),
     folder: str | None = None,
@@ -53,6 +54,7 @@ def fix_all(
             are given to ``load`` on top.
         wanted: which findings to fix, called with a function that gives the text of a file as it is by then.
         takes: which proven fixes to apply, by where their edits are in the texts as they are by then.
+        unsafe: whether to apply also fixes that assume what the text does not say, such as that a value is a tensor.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
         others: further modules of the file, which have to compute the same with a fix as without it.
         folder: where files are that may import from the ones that are fixed; otherwise the folder of each.
@@ -95,7 +97,7 @@ def fix_all(
                 remaining = proves.before.report.findings
             except Exception:
                 break
-            chosen = _first_proven(proves, [finding for finding in remaining if wanted(finding, current)], takes)
+            chosen = _first_proven(proves, [each for each in remaining if wanted(each, current)], takes, unsafe)
             if chosen is None:
                 break
             for file, text in apply_fix(chosen, current).items():
@@ -117,9 +119,11 @@ def fix_all(
     return fixed
 
 
-def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], bool]) -> Fix | None:
+def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], bool], unsafe: bool) -> Fix | None:
     for finding in findings:
-        for fix in checker.settle(finding, every=False):
-            if fix.preferred and not fix.settings and fix.kind != "around" and takes(fix):
+        offered = checker.settle(finding, every=False)
+        for fix in sorted(offered, key=lambda fix: not (fix.unsafe and fix.first)) if unsafe else offered:
+            proven = fix.preferred or (unsafe and fix.unsafe)
+            if proven and not fix.settings and fix.kind != "around" and takes(fix):
                 return fix
     return None

@@ -22,8 +22,8 @@ Use the torch function of the same name, or put the NumPy code into a wrapped fu
 traced value fails for the same reason.)""",
         "invalid __array_struct__",
         ("np-to-torch", "wrap"),
-        net("        return x + np.sqrt(x)  # <- here\n", _NUMPY),
-        net("        return x + torch.sqrt(x)\n"),
+        net("        return torch.relu(x) + np.sqrt(x)  # <- here\n", _NUMPY),
+        net("        return torch.relu(x) + torch.sqrt(x)\n"),
         advice="Use the torch function of the same name",
     ),
     Rule(

@@ -145,7 +145,8 @@ once, while tracing.""",
         """A model may keep layers in a mode of their own: its class overrides `train()` and puts `BatchNorm` layers
 back into eval mode, or forward calls `self.norm.eval()` or `self.dropout.train()`. The graph has neither. Its `train()`
 and `eval()` are those of `nn.Module` and put all of its layers into that mode, so fine-tuning the graph trains layers
-that the model keeps frozen. It is reported for layers of the graph whose results depend on the mode.
+that the model keeps frozen. It is reported for layers of the graph whose results depend on the mode, and for parameters
+of the graph whose `requires_grad` the model's own `train()` or `eval()` changes.
 
 Put these layers into their mode again after each `train()` and `eval()` of the graph, or use a layer without modes, as
 `torchvision.ops.FrozenBatchNorm2d`.""",

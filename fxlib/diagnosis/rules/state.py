@@ -174,7 +174,7 @@ old values. `y.add_(1)` is recorded in place.""",
 
 class Net(nn.Module):
     def forward(self, x):
-        y = x * 2
+        y = torch.relu(x)
         first = y[0]
         first += 1  # <- here
         return y
@@ -184,7 +184,7 @@ class Net(nn.Module):
 
 class Net(nn.Module):
     def forward(self, x):
-        y = x * 2
+        y = torch.relu(x)
         first = y[0]
         first.add_(1)
         return y

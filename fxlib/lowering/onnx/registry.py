@@ -10,6 +10,7 @@ a node's arguments is then an ordinary Python call. `@op("relu")` registers it f
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -52,10 +53,18 @@ def op(*names: str, functions: tuple = (), methods: bool = True) -> Callable[[Co
 
 
 def aten(*names: str) -> Callable[[Converter], Converter]:
-    """Register a converter for ATen operators that have no function of that name, or one with other arguments."""
+    """Register a converter for ATen operators that have no function of that name, or one with other arguments.
+
+    torch's own builtin takes them in ATen's order, where the function of torch.nn.functional may have another:
+    `torch.batch_norm` has the weight first, `F.batch_norm` the running mean.
+    """
 
     def register(converter: Converter) -> Converter:
         ATEN.update(dict.fromkeys(names, converter))
+        for name in names:
+            builtin = getattr(torch, name, None)
+            if isinstance(builtin, BuiltinFunctionType) and builtin is not getattr(F, name, None):
+                FUNCTIONS[builtin] = converter
         return converter
 
     return register

@@ -147,6 +147,7 @@ class Options:
     lowering: bool = False  # also obstacles to lowering; naming rules FX4 turns it on
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, otherwise torch.fx
     fix: str = ""  # "diff": show the changes of proven fixes; "write": apply them
+    unsafe: bool = False  # also fixes that assume what the code does not say
     named: tuple[str, ...] = ()  # what fixes may change besides the project's files; empty: the checked file
     written: dict[str, str] = field(default_factory=dict)  # by path, the texts of fixed files so far
 
@@ -399,7 +400,7 @@ async def _fix(
             # Fixes of a file that uses this one have changed it.
             request = replace(request, text=text)
             record = await _record(pool, request, replace(options, verify=False))
-        fixed = await fix_all.run(pool, request, record, chosen, within)
+        fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
         if options.fix != "write":
             return fixed, []
         refused = {}

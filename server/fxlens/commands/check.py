@@ -83,6 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fixing.add_argument("--diff", action="store_true", help="only show the changes of the checked fixes")
     fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
     parser.add_argument(
+        "--unsafe-fixes",
+        action="store_true",
+        help="with --fix or --diff: also fixes that assume what the code does not say, such as that x is a tensor",
+    )
+    parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours of the text (default auto)"
     )
     options.add_worker_arguments(parser)
@@ -103,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CannotCheck(
                 f"{arguments.output} is a source, a configuration or the baseline; --output would replace it"
             )
+        if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
+            raise CannotCheck("--unsafe-fixes works with --fix or --diff only")
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
@@ -241,6 +248,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         light=arguments.format != "html",  # the page shows drawings
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
+        unsafe=arguments.unsafe_fixes,
     )
 
 

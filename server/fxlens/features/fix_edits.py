@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 def title(fix: Fix, checking: bool, verify: bool = True) -> str:
-    """The fix's title, its capture if that is not torch.fx, and why it has not been checked yet."""
+    """The fix's title, its capture if that is not torch.fx, why it has not been checked yet, and what it assumes."""
     remarks = [PURPOSES[fix["capture"]]] if fix["capture"] in PURPOSES else []
+    why = unchecked(fix)
     if not fix["checked"]:
-        why = unchecked(fix) if verify else "not checked: fxlens.verify is off"
-        remarks.append("being checked" if checking else why)
+        why = "being checked" if checking else why if verify else "not checked: fxlens.verify is off"
+    if why:
+        remarks.append(why)
     return f"{fix['title']} ({', '.join(remarks)})" if remarks else fix["title"]
 
 

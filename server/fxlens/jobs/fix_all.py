@@ -80,6 +80,7 @@ def work(job: Job) -> None:
         names=scope.names(),
         wanted=wanted,
         takes=parts.hold,
+        unsafe=job.message["unsafe"],
         checker=checker_of(job.message["capture"]),
         others=[Target(**target) for target in job.message["others"]],
         folder=job.folder,
@@ -140,10 +141,12 @@ async def run(
     within: Sequence[str] | None = None,
     capture: str = "fx",
     parts: Sequence[int] = (),
+    unsafe: bool = False,
 ) -> Fixed:
     """The file, and the files that it uses, after all proven fixes for a capture. Findings that ``chosen`` or a comment
     leaves out are not fixed. If ``within`` is given, only these files and folders may be changed. If ``parts`` of the
-    file are given, by their first lines, each fix changes only one of them."""
+    file are given, by their first lines, each fix changes only one of them. With ``unsafe`` fixes may assume what the
+    code does not say."""
     others = models_of(record)
     wanted = {
         target["name"]
@@ -160,7 +163,7 @@ async def run(
         turn = _Turn(request.path, len(targets))
         message = given.message(
             "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts,
-            others=[*others.values()],
+            others=[*others.values()], unsafe=unsafe,
         )  # fmt: skip
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")

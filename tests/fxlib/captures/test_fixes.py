@@ -31,7 +31,7 @@ MODELS = {
     "if-to-where item": net("if x.max().item() > 3:\n    x = x / 2\nreturn x"),
     "if-to-where allclose": net("return x if torch.allclose(x, x.round()) else x - 1"),
     "if-to-where equal": net("if torch.equal(x, x.round()):\n    return x * 2\nreturn x + 1"),
-    "if-to-where element": net("return x * 2 if 3 in x else x + 1"),
+    "if-to-where element": net("return x * 2 if 3 in x else x + 1", signature="self, x: torch.Tensor"),
     "leave-to-mask": net(
         "for layer in self.layers:\n    new = torch.tanh(layer(x))\n    if (new - x).norm() < 1.5:\n        break\n"
         "    x = new\nreturn x * 2",
@@ -41,9 +41,11 @@ MODELS = {
         "h, steps = x, 0 * x\nfor layer in self.layers:\n    h, steps = layer(h), steps + 1\n"
         "    if h.mean() > 0.2:\n        return h + steps\nreturn h - 1",
         init=LAYERS,
+        signature="self, x: torch.Tensor",
     ),
     "rows-by-mask": net(
-        "rows = []\nfor row in x:\n    if row.sum() > 0:\n        rows.append(row)\nreturn torch.stack(rows) * 2"
+        "rows = []\nfor row in x:\n    if row.sum() > 0:\n        rows.append(row)\nreturn torch.stack(rows) * 2",
+        signature="self, x: torch.Tensor",
     ),
     "without-empty-case": net(
         "out = torch.zeros_like(x)\nfor i in range(3):\n    rows, columns = torch.where(x.round() == i)\n"

@@ -16,6 +16,8 @@ from .snippets import load
 
 HEAD = """\
 import functools
+import uuid
+
 import torch
 from torch import nn
 
@@ -157,6 +159,62 @@ def test_a_mode_that_the_graph_has_too(name, tmp_path):
     before = {key: value.clone() for key, value in model.state_dict().items()}
     assert [each.message for each in fxlib.diagnose(model, torch.randn(2, 3)).findings] == []
     assert all(torch.equal(value, model.state_dict()[key]) for key, value in before.items())
+
+
+# What `train` sets, forward, and the findings: code, the marked text.
+OWN = {
+    "a flag": ("self.fast = not mode", "return self.l(x) if ⟦self.fast⟧ else self.l(x).sin()", ["FX207"]),
+    "a flag beside training": (
+        "self.fast = not mode",
+        "return self.l(x) if ⟦self.fast⟧ and not self.training else self.l(x).sin()",
+        ["FX207"],
+    ),
+    "of two flags, the one that matters": (
+        "self.fast = self.slow = not mode",
+        "y = self.l(x) if self.slow else self.l(x)\n        return y if ⟦self.fast⟧ else y.sin()",
+        ["FX207"],
+    ),
+    "weights that are merged": (
+        "if self.fast == mode:\n            self.l.weight.data += 1\n            self.fast = not mode",
+        "return self.l(x) if ⟦self.fast⟧ else self.l(x) + x.sum(-1, keepdim=True)",
+        ["FX207"],
+    ),
+    "a flag that changes no graph": (
+        "self.fast = not mode",
+        "y = self.l(x) if self.fast else self.l(x)\n        return y",
+        [],
+    ),
+    "a layer that is removed": ("del self.block\n        self.fast = not mode", "return self.l(x)", []),
+    "a flag that is not read": ("self.fast = not mode", "return self.l(x)", []),
+    "a number that stays": ("self.scale = 2", "return self.l(x) * self.scale", []),
+    "another graph at each trace": (
+        "self.fast = not mode",
+        "y = self.l(x) if self.fast else self.l(x)\n        return y * uuid.uuid4().int",
+        ["FX206"],
+    ),
+    "gradients": ("self.l.requires_grad_(not mode)", "return self.l(x)", ["FX237"]),
+    "gradients of what is not called": ("self.l.requires_grad_(not mode)", "return self.twice(x)", []),
+    "gradients as they were": ("self.l.requires_grad_(True)", "return self.l(x)", []),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_a_train_of_its_own_sets(name, tmp_path):
+    train, body, expected = OWN[name]
+    init = "self.fast = self.slow = False\n        self.scale = 2"
+    train = TRAIN.replace("def train", "⟦def train⟧" if "FX237" in expected else "def train").format(train)
+    module, text, marked, line = made((init, train, body), tmp_path)
+    merges = name == "weights that are merged"
+    if "⟦self.fast⟧" in text and not merges:
+        assert parts_after_a_change_of_mode(module)
+    model = module.Net()
+    before = [vars(each).copy() for each in model.modules()], [each.requires_grad for each in model.parameters()]
+    found = fxlib.diagnose(model, torch.randn(2, 3)).findings
+    assert [each.code for each in found] == expected
+    assert all(each.severity == ("info" if merges else "warning") for each in found)
+    if marked:
+        assert (found[0].span.line, found[0].span.end_column - found[0].span.column) == (line, len(marked)), found
+    assert before == ([vars(each) for each in model.modules()], [each.requires_grad for each in model.parameters()])
 
 
 @pytest.mark.parametrize(

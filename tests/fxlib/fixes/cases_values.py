@@ -325,7 +325,7 @@ VALUES = {
         [
             "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
             "        self.dropout = nn.Dropout(0.5)\n\n"
-            "    def forward(self, x):\n        return self.dropout(x)\n"
+            "    def forward(self, x: torch.Tensor):\n        return self.dropout(x)\n"
         ],
         0,
     ),
@@ -398,7 +398,7 @@ VALUES = {
         "drop-type-test",
         net("if not «torch.is_tensor(x)»:\n    x = torch.tensor(x)\nreturn x + 1\n"),
         X,
-        ["def forward(self, x):\n        return x + 1\n"],
+        ["def forward(self, x: torch.Tensor):\n        return x + 1\n"],
         0,
     ),
     "type-test-and": (

@@ -29,7 +29,9 @@ class Marked:
     data: dict = field(default_factory=dict)
 
 
-def net(body: str, head: str = HEAD, init: str = "", signature: str = "self, x", indent: str = "    ") -> str:
+def net(
+    body: str, head: str = HEAD, init: str = "", signature: str = "self, x: torch.Tensor", indent: str = "    "
+) -> str:
     """A file with one module, `Net`; `body` and `init` are the indented-by-nothing lines of its methods."""
 
     def block(text: str) -> str:

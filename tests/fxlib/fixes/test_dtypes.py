@@ -204,20 +204,20 @@ SAID = {
     "a sum": ("state-to-buffer", net("«self.n += 1.5»\nreturn x\n", init="self.n = 0.0\n"), True, "less exact"),
     "what int() rounds": (
         "item-of-tensor",
-        net("return x[: «int(n)»]\n", signature="self, x, n"),
+        net("return x[: «int(n)»]\n", signature="self, x, n: torch.Tensor"),
         True,
         "`n.item()` is a float",
     ),
     "what is no float": (
         "keep-tensor",
-        net("return x * «float(n)»\n", signature="self, x, n"),
+        net("return x * «float(n)»\n", signature="self, x, n: torch.Tensor"),
         True,
         "`n` is no float",
     ),
     "what is filled": ("new-zeros", net("t = torch.full((4,), self.k)\n«t += 1»\nreturn x * t\n"), None, None),
     "gradients of zero": (
         "if-to-where",
-        net("if «x.sum() > 0»:\n    x = self.l(x)\nreturn x\n"),
+        net("if «x.sum() > 0»:\n    x = self.l(x)\nreturn x\n", init="self.l = nn.Linear(4, 4)\n"),
         True,
         "gradients of zero",
     ),

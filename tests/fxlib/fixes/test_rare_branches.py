@@ -136,7 +136,7 @@ def test_an_operand_that_the_branch_guards_is_one_on_the_other_side(tmp_path):
 
 
 def fixes_text(recipe: str, body: str) -> list[tuple[str, object]]:
-    return [(fix.edits[-1].text, fix) for fix in fixes_of(recipe, net(body))[0]]
+    return [(fix.edits[-1].text, fix) for fix in fixes_of(recipe, net(body, init=f"{LINEAR}self.k = 2\n"))[0]]
 
 
 @pytest.mark.parametrize(

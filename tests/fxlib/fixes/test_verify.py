@@ -164,7 +164,7 @@ class Net(nn.Module):
         self.register_buffer("mask", torch.eye(4).to_sparse())
 
     def forward(self, x):
-        return x * len(x), torch.sparse.sum(self.mask, dim=0)
+        return x / len(x), torch.sparse.sum(self.mask, dim=0)
 """
     )
     (fix,) = [each for each in settled(checker_for(tmp_path, text), "FX120").values() if each.preferred]

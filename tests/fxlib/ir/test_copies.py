@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from fxlib.ir.modules import copy_with
+import fxlib
+from fxlib.captures.isolation import restored
+from fxlib.ir.modules import copy_with, data_kept, writes_undone
 
 
 class Entangled(nn.Module):
@@ -126,3 +128,33 @@ def test_what_is_given_instead_is_taken():
     assert [id(each) for each in made.parameters()] == [id(each) for each in other.values()]
     replaced = nn.ReLU()
     assert copy_with({id(model.first): replaced}, model).plain[0] is replaced
+
+
+class Expanded(nn.Module):
+    """A buffer and a plain tensor many of whose elements are one in memory; forward writes to that memory, as tracing
+    does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("row", torch.linspace(0, 1, 4))
+        self.register_buffer("mask", self.row.expand(3, 4))
+        self.more = torch.ones(3, 1).expand(3, 4)
+
+    def forward(self, x):
+        if self.training:
+            self.row.add_(1)
+        return x * self.mask + self.more
+
+
+def test_what_an_expanded_tensor_held_is_put_back() -> None:
+    model, x = Expanded(), torch.randn(3, 4)
+    before = model.mask.clone()
+    report = fxlib.diagnose(model, x)
+    assert {each.code for each in report.findings} == {"FX210"}
+    for around in (data_kept(model), writes_undone(model), restored(model)):
+        with around:
+            model(x)
+            assert not torch.equal(model.mask, before)
+        assert torch.equal(model.mask, before) and torch.equal(model.row, before[0])
+        assert model.mask.stride() == (0, 1) and torch.equal(model.more, torch.ones(3, 4))
+    assert fxlib.lower(model.eval(), (x,)).report.max_abs_error < 1e-6

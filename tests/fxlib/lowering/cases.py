@@ -72,6 +72,12 @@ case("rsub", "number", lambda x: 1 - x, t(2, 3))
 case("div", "int64", operator.truediv, t(2, 3, dtype=I64), t(2, 3, dtype=I64, positive=True))
 case("div", "rounding_mode=floor", lambda x, y: torch.div(x, y, rounding_mode="floor"), t(2, 9), t(2, 9, positive=True))
 case("div", "rounding_mode=trunc", lambda x, y: torch.div(x, y, rounding_mode="trunc"), t(2, 9), t(2, 9, positive=True))
+# quotients that round to a whole number, zeros, infinities, and many times the divisor
+_NUMBERS = [6.6, -6.6, 1.0, -1.0, 0.0, 3e6, -3e6, math.inf, 2.0, -2.0, 0.3, 5.0]
+_DIVISORS = [0.2, 0.2, 0.1, 0.1, -2.0, 2 * math.pi, 2 * math.pi, 2.0, 0.0, math.inf, -0.1, -math.inf]
+for _fn in (torch.floor_divide, torch.remainder, torch.fmod):
+    case(_fn.__name__, "beside whole numbers", _fn, torch.tensor([_NUMBERS]), torch.tensor([_DIVISORS]))
+case("floor_divide", "number beside whole numbers", lambda x: x // 0.2, torch.tensor([_NUMBERS]))
 case("floor_divide", "float", operator.floordiv, t(2, 9), t(2, 9, positive=True))
 case("floor_divide", "int64", operator.floordiv, t(4, 9, dtype=I64, low=-9, high=9), t(4, 9, dtype=I64, positive=True))
 case("floor_divide", "int64 by negative", lambda x: x // -2, t(4, 9, dtype=I64, low=-9, high=9))
@@ -257,6 +263,8 @@ module(nn.LayerNorm, 8)
 module(nn.LayerNorm, (8, 8), elementwise_affine=False)
 module(nn.GroupNorm, 2, 4)
 module(nn.InstanceNorm2d, 4)
+module(nn.InstanceNorm2d, 4, shape=(4, 8, 8), form="one image without a batch", dynamic=False)
+module(nn.InstanceNorm1d, 4, affine=True, shape=(4, 8), form="one sequence without a batch", dynamic=False)
 module(nn.InstanceNorm2d, 4, affine=True, track_running_stats=True)
 module(nn.RMSNorm, 8)
 module(nn.LocalResponseNorm, 3)
@@ -462,6 +470,19 @@ case("embedding", "F.embedding", F.embedding, t(2, 3, dtype=I64, low=0, high=10)
 case("one_hot", "classes", lambda x: F.one_hot(x, 6), t(2, 3, dtype=I64, low=0, high=6))
 case("tril", "diagonal", lambda x: x.tril(-1), t(2, 4, 4))
 case("triu", "square", torch.triu, t(2, 4, 4))
+
+# torch's own functions take the tensors in another order than those of torch.nn.functional
+_rows, _table = t(2, 3, dtype=I64, low=0, high=10), t(10, 4)
+case("embedding", "torch.embedding", lambda w, x: torch.embedding(w, x), _table, _rows, dynamic=False)
+case("embedding_bag", "torch.embedding_bag", lambda w, x, o: torch.embedding_bag(w, x, o)[0], _table,
+     t(7, dtype=I64, low=0, high=10), torch.tensor([0, 3, 5]), dynamic=False)  # fmt: skip
+_normed = (t(2, 4, 3, 3), t(4) + 1, t(4))  # an input, a weight and a bias
+for _name in ("batch_norm", "instance_norm"):
+    for _space, _fn in {"torch": getattr(torch, _name), "aten": getattr(torch.ops.aten, _name).default}.items():
+        case(_name, f"{_space}.{_name}", lambda *each, f=_fn: f(*each, False, 0.1, 1e-5, False), *_normed, t(4),
+             t(4, positive=True), dynamic=False)  # fmt: skip
+        case(_name, f"{_space}.{_name}, without statistics", lambda *each, f=_fn: f(
+            *each, None, None, True, 0.1, 1e-5, False), *_normed, dynamic=False)  # fmt: skip
 
 # creation
 case("zeros_like", "like", lambda x: x + torch.zeros_like(x), t(2, 3))

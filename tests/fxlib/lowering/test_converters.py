@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -13,7 +14,7 @@ from fxlib.lowering import BuildOptions, get, to_onnx
 from fxlib.lowering.lowered import EnginePart
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.export import functionalize
-from fxlib.lowering.onnx.registry import find
+from fxlib.lowering.onnx.registry import ATEN, FUNCTIONS, find
 
 from .cases import CASES, Case
 from .core_cases import CORE, CORE_CASES, LEFT, NO_TENSOR, UNSEEN
@@ -53,7 +54,7 @@ def check(expected, got, tolerance: float) -> None:
     for a, b in zip(want, have, strict=True):
         if isinstance(a, torch.Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
-            torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
         else:
             assert a == b
 
@@ -114,3 +115,18 @@ def test_every_operator_of_the_core_set_is_converted_or_has_its_reason() -> None
         with pytest.raises(Unsupported) as caught:
             converter(None)
         assert caught.value.code == code
+
+
+def test_tensors_are_taken_at_the_places_where_aten_has_them() -> None:
+    """`F.batch_norm` and `F.embedding` take theirs in another order than `torch.batch_norm` and ATen's operators."""
+    given = {f"aten.{name}": (name, converter) for name, converter in ATEN.items()}
+    builtins = {f: c for f, c in FUNCTIONS.items() if inspect.isbuiltin(f) and not f.__name__.startswith("_")}
+    given |= {f"torch.{f.__name__}": (f.__name__.removesuffix("_"), c) for f, c in builtins.items()}
+    swapped = set()
+    for shown, (name, converter) in given.items():
+        places = [*inspect.signature(converter).parameters][1:]
+        operator = getattr(getattr(torch.ops.aten, name, None), "default", None)
+        for place, argument in enumerate(() if operator is None else operator._schema.arguments):
+            if "Tensor" in str(argument.type) and argument.name in places and places.index(argument.name) != place:
+                swapped.add(shown)
+    assert swapped == set()

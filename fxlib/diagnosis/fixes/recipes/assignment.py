@@ -8,6 +8,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import analyse, self_name
+from fxlib.diagnosis.fixes.tensors import assumed
 
 _OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -54,7 +55,7 @@ def _is_integer(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-@recipe("setitem-functional")
+@recipe("setitem-functional", general=True)
 def setitem_functional(site: Site) -> list[Draft]:
     """Write `x[mask] = v` with `masked_fill`, or with `masked_fill_` where `x` is a view or the caller's,
     `x[mask] += v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to a slice
@@ -81,7 +82,9 @@ def setitem_functional(site: Site) -> list[Draft]:
     plain_number = isinstance(statement, ast.Assign) and _is_number(statement.value)
 
     def assigned(text: str, edits: list[Edit], title: str) -> Draft:
-        return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")])
+        scattered = [] if plain_number or isinstance(statement, ast.AugAssign) else [statement.value]
+        hazard = assumed(site, tensors=[target.value, *scattered])
+        return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")], hazard=hazard)
 
     if _is_integer(item):
         if plain_number:
@@ -129,6 +132,7 @@ def _masked(
     elif not plain_number:
         return []
     function, edits = site.need("torch.where") if added else ("", [])
+    hazard = assumed(site, tensors=[target.value, mask])
     before = (site.source.replace(mask, switched(0, site.text(mask))),)
 
     def assigned(title: str, rows: bool, in_place: bool) -> Draft:
@@ -143,7 +147,7 @@ def _masked(
             return [*edits, site.source.replace(statement, f"{name} = {text}")]
 
         branches = Branches(1, before, tuple(written(switched(0, site.text(mask)))))
-        return Draft(title, written(site.text(mask)), branches=branches)
+        return Draft(title, written(site.text(mask)), branches=branches, hazard=hazard)
 
     # Out of place, the tensor has another name for nobody else: neither for the caller nor for what it is a view of.
     kind = "torch.where" if added else "masked_fill"
@@ -198,7 +202,7 @@ def setitem_wrapped(site: Site) -> Draft | None:
     return Draft(f"Assign in a function wrapped with torch.fx.wrap that returns the tensor: {helper}", edits)
 
 
-@recipe("out-of-place")
+@recipe("out-of-place", general=True)
 def out_of_place(site: Site) -> Draft | None:
     """Replace the statement `x.add_(1)` with `x = x.add(1)`."""
     statement = site.statement
@@ -239,7 +243,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-@recipe("in-place-method")
+@recipe("in-place-method", general=True)
 def in_place_method(site: Site) -> Draft | None:
     """Replace `y += 1` with `y.add_(1)`, which is recorded as a change in place."""
     statement = site.statement
@@ -247,10 +251,14 @@ def in_place_method(site: Site) -> Draft | None:
         return None
     method = _IN_PLACE[type(statement.op)]
     text = f"{site.operand(statement.target)}.{method}({site.text(statement.value)})"
-    return Draft(f"Change in place with {method}", [site.source.replace(statement, text)])
+    hazard = assumed(site, tensors=[statement.target])
+    return Draft(f"Change in place with {method}", [site.source.replace(statement, text)], hazard=hazard)
 
 
-@recipe("copy-in-place")
+KEPT = "the tensor keeps its own dtype and memory"
+
+
+@recipe("copy-in-place", general=True)
 def copy_in_place(site: Site) -> Draft | None:
     """Replace `x.data = y` with `x.copy_(y)`, which is recorded."""
     statement = site.statement
@@ -260,8 +268,7 @@ def copy_in_place(site: Site) -> Draft | None:
     if not (isinstance(target, ast.Attribute) and target.attr == "data"):
         return None
     text = f"{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    note = "the tensor keeps its own dtype and memory"
-    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)], note)
+    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)], hazard=KEPT)
 
 
 @recipe("use-result")
@@ -291,7 +298,7 @@ def use_result(site: Site) -> Draft | None:
     )
 
 
-@recipe("local-value")
+@recipe("local-value", general=True)
 def local_value(site: Site) -> Draft | None:
     """Keep the value in a local variable, if no other function of the file reads the attribute."""
     statement, function, owner = site.statement, site.function, site.source.class_of(site.node)
@@ -322,7 +329,7 @@ def local_value(site: Site) -> Draft | None:
     if not read or first is not target or name in taken or any(each not in here for each in read):
         return None
     edits = [site.source.replace(each, name) for each in here]
-    reader = site.mentioned(rf"[.'\"]{target.attr}\b")
-    hazard = reader and f"{reader} has an attribute of this name, too"
-    note = f"{me}.{target.attr} no longer exists after a call"
-    return Draft(f"Use a local variable: {name}", edits, note, hazard=hazard)
+    gone = f"{me}.{target.attr} no longer exists after a call"
+    # A public attribute is there for others, whoever they are.
+    public = not target.attr.startswith("_") or site.mentioned(rf"[.'\"]{target.attr}\b") is not None
+    return Draft(f"Use a local variable: {name}", edits, None if public else gone, hazard=gone if public else None)

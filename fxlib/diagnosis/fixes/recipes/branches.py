@@ -10,11 +10,12 @@ from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
+from fxlib.diagnosis.fixes.tensors import assumed
 
-__all__ = ["HAZARD", "note_of"]
+__all__ = ["HAZARD", "note_of", "where_hazard"]
 
 
-@recipe("if-to-where")
+@recipe("if-to-where", general=True)
 def if_to_where(site: Site) -> Draft | None:
     """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`. A divisor or
     an argument of `log` and the like becomes 1 where the branch excluded it, so that gradients stay finite."""
@@ -47,7 +48,7 @@ def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
         written(condition[0]),
         note_of(site, _WHERE_NOTE, [node.body, node.orelse]),
         branches=_switched(site, [node.test], written(switched(0, condition[0]))),
-        hazard=None if all(fine for _, fine in sides) else HAZARD,
+        hazard=where_hazard(site, [node.test], [node.body, node.orelse], all(fine for _, fine in sides)),
     )
 
 
@@ -133,8 +134,42 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         written(conditions),
         note_of(site, _WHERE_NOTE, [each for each in (*node.body, *node.orelse, following) if each is not None]),
         branches=_switched(site, tests, written([switched(n, text) for n, text in enumerate(conditions)])),
-        hazard=None if fine else HAZARD,
+        hazard=where_hazard(site, tests, [value for each in outcomes for value in _given(each)], fine),
     )
+
+
+def where_hazard(site: Site, tests: Iterable[ast.expr], sides: Iterable[ast.expr], fine: bool) -> str | None:
+    """What is assumed of the conditions and the sides of `torch.where`, and whether gradients are ``fine``."""
+    conditions = [part for test in tests for part in _parts(site, test)]
+    said = [assumed(site, tensors=conditions, values=sides), None if fine else HAZARD]
+    return "; ".join(each for each in said if each) or None
+
+
+def _parts(site: Site, test: ast.expr) -> list[ast.expr]:
+    """What `not`, `and` and `or` join, each of which becomes an operand of a torch function."""
+    if isinstance(test, ast.BoolOp):
+        return [part for value in test.values for part in _parts(site, value)]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _parts(site, test.operand)
+    if isinstance(test, ast.Call) and getattr(test.func, "id", getattr(test.func, "attr", "")) in ("bool", "item"):
+        inner = test.args[0] if test.args else getattr(test.func, "value", None)
+        return _parts(site, inner) if inner is not None else [test]
+    if isinstance(test, ast.Call) and site.call_name(test) in ("torch.equal", "torch.allclose"):
+        return test.args[:2]
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn):
+        return test.comparators  # `2 in x`
+    if isinstance(test, ast.Compare):
+        sides = [side.func.value if _is_item(side) else side for side in (test.left, *test.comparators)]  # type: ignore[attr-defined]
+        return [ast.copy_location(ast.Compare(sides[0], test.ops, sides[1:]), test)]
+    return [test]
+
+
+def _is_item(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "item"
+
+
+def _given(outcome: dict[str | None, ast.expr | tuple[ast.AugAssign, str]]) -> list[ast.expr]:
+    return [value[0].value if isinstance(value, tuple) else value for value in outcome.values()]
 
 
 def _hoisted(site: Site, test: ast.expr) -> tuple[list[str], str]:

@@ -8,7 +8,9 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_bound
+from fxlib.diagnosis.fixes.recipes.assignment import KEPT
 from fxlib.diagnosis.fixes.recipes.control import condition_text
+from fxlib.diagnosis.fixes.tensors import assumed
 
 _CONVERSIONS = ("int", "float", "bool", "complex")
 
@@ -68,7 +70,7 @@ def _returns(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], ast.Return)
 
 
-@recipe("keep-tensor")
+@recipe("keep-tensor", general=True)
 def keep_tensor(site: Site) -> list[Draft]:
     """Replace `x.max().item()`, `float(x.mean())` and `x.tolist()` with the tensor itself if the code computes with it,
     and add `.detach()` if gradients would flow through it."""
@@ -76,17 +78,21 @@ def keep_tensor(site: Site) -> list[Draft]:
     for call in site.nearest(ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in ("item", "tolist") and not call.args:
-            text = site.text(function.value)
+            kept = function.value
+            text = site.text(kept)
         elif isinstance(function, ast.Name) and function.id in _CONVERSIONS and len(call.args) == 1:
             inner = call.args[0]
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item":
                 inner = inner.func.value
-            text = site.operand(inner)
+            kept, text = inner, site.operand(inner)
         else:
             continue
         note = _differs(call, text)
         texts = [text] if text.endswith(".detach()") else [text, f"{text}.detach()"]
-        drafts += [Draft(f"Keep the tensor: {each}", [site.source.replace(call, each)], note) for each in texts]
+        hazard = assumed(site, tensors=[kept])
+        drafts += [
+            Draft(f"Keep the tensor: {each}", [site.source.replace(call, each)], note, hazard=hazard) for each in texts
+        ]
     return drafts
 
 
@@ -97,21 +103,23 @@ def _differs(call: ast.Call, text: str) -> str | None:
     return other and f"differs if `{text}` is {other}"
 
 
-@recipe("item-of-tensor")
+@recipe("item-of-tensor", general=True)
 def item_of_tensor(site: Site) -> Draft | None:
     """Replace `int(lengths.max())` with `lengths.max().item()`, which is exported as a symbol."""
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id in ("int", "float") and len(call.args) == 1:
             inner = call.args[0]
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item":
-                text = site.text(inner)
+                text, hazard = site.text(inner), None
             else:
                 text = f"{site.operand(inner)}.item()"
-            return Draft(f"Keep it a symbol: {text}", [site.source.replace(call, text)], _differs(call, text))
+                hazard = assumed(site, tensors=[inner])
+            edit = site.source.replace(call, text)
+            return Draft(f"Keep it a symbol: {text}", [edit], _differs(call, text), hazard=hazard)
     return None
 
 
-@recipe("torch-math")
+@recipe("torch-math", general=True)
 def torch_math(site: Site) -> list[Draft]:
     """Replace `math.sqrt(x.sum())` with `torch.sqrt(x.sum())`, with `.detach()` if gradients would flow through it."""
     for call in site.nearest(ast.Call):
@@ -121,13 +129,18 @@ def torch_math(site: Site) -> list[Draft]:
             note = "gives nan where math raises ValueError, and computes in the dtype of the tensor"
             texts = [site.text(call.args[0]), f"{site.operand(call.args[0])}.detach()"]
             return [
-                Draft(f"Compute with {function}", [*edits, site.source.replace(call, f"{function}({text})")], note)
+                Draft(
+                    f"Compute with {function}",
+                    [*edits, site.source.replace(call, f"{function}({text})")],
+                    note,
+                    hazard=assumed(site, tensors=call.args),
+                )
                 for text in texts
             ]
     return []
 
 
-@recipe("mask-to-where")
+@recipe("mask-to-where", general=True)
 def mask_to_where(site: Site) -> Draft | None:
     """Replace `x[mask].sum()` and `x[mask].mean()` with `torch.where`, which keeps the size."""
     for call in site.nearest(ast.Call):
@@ -147,11 +160,12 @@ def mask_to_where(site: Site) -> Draft | None:
         chosen = f"{where}({site.text(mask)}, {site.text(value)}, 0)"
         # Divided before they are added up: a sum of many halves, or their number, may be too large for a half.
         text = f"{chosen}.sum()" if function.attr == "sum" else f"({chosen} / {site.operand(mask)}.sum()).sum()"
-        return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)])
+        hazard = assumed(site, tensors=[value, mask])
+        return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)], hazard=hazard)
     return None
 
 
-@recipe("check-condition")
+@recipe("check-condition", general=True)
 def check_condition(site: Site) -> list[Draft]:
     """State the condition on a data-dependent size with `torch._check` before the code that needs it."""
     statement = site.statement
@@ -167,7 +181,7 @@ def check_condition(site: Site) -> list[Draft]:
     drafts = []
     for text in (site.text(test), _negated(site, test)):
         line = site.source.insert_line(statement.lineno, f"{indent}{check}({text})")
-        drafts.append(Draft(f"State {check}({text})", [*edits, line], f"raises if `{text}` does not hold"))
+        drafts.append(Draft(f"State {check}({text})", [*edits, line], hazard=f"raises if `{text}` does not hold"))
     return drafts
 
 
@@ -196,7 +210,7 @@ def _is_number(test: ast.expr) -> bool:
     return owner == "math" or (isinstance(function, ast.Name) and function.id in _CONVERSIONS)
 
 
-@recipe("assert-async")
+@recipe("assert-async", general=True)
 def assert_async(site: Site) -> Draft | None:
     """Replace `assert c, m` on tensor values with `torch._assert_async(c, m)`, which is exported."""
     statement = site.statement
@@ -209,7 +223,7 @@ def assert_async(site: Site) -> Draft | None:
     return Draft("Check with torch._assert_async", [*edits, site.source.replace(statement, text)], note)
 
 
-@recipe("stack-tensors")
+@recipe("stack-tensors", general=True)
 def stack_tensors(site: Site) -> Draft | None:
     """Replace `torch.tensor([a, b])` of tensors with `torch.stack([a, b])`."""
     for call in site.nearest(ast.Call):
@@ -218,7 +232,9 @@ def stack_tensors(site: Site) -> Draft | None:
         if isinstance(call.args[0], ast.List | ast.Tuple | ast.ListComp):
             stack, edits = site.need("torch.stack")
             text = f"{stack}({site.text(call.args[0])})"
-            return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)])
+            items = [call.args[0].elt] if isinstance(call.args[0], ast.ListComp) else call.args[0].elts
+            hazard = assumed(site, tensors=items)
+            return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)], hazard=hazard)
     return None
 
 
@@ -294,7 +310,7 @@ def _written(site: Site, node: ast.AST, me: str, name: str) -> tuple[str, ast.ex
     return None
 
 
-@recipe("slice-table")
+@recipe("slice-table", general=True)
 def slice_table(site: Site) -> list[Draft]:
     """Replace `x + self.position` with `x + self.position[:, : x.shape[1]]`, for all sizes up to that of the tensor."""
     drafts = []
@@ -310,7 +326,7 @@ def slice_table(site: Site) -> list[Draft]:
     return drafts
 
 
-@recipe("data-to-detach")
+@recipe("data-to-detach", general=True)
 def data_to_detach(site: Site) -> Draft | None:
     """Replace `x.data` with `x.detach()` in the whole method."""
     if site.function is None:
@@ -324,7 +340,7 @@ def data_to_detach(site: Site) -> Draft | None:
     return Draft("Use .detach()", edits) if edits else None
 
 
-@recipe("copy-without-grad")
+@recipe("copy-without-grad", general=True)
 def copy_without_grad(site: Site) -> Draft | None:
     """Replace `self.weight.data = v` with `self.weight.copy_(v)` under `torch.no_grad()`."""
     statement = site.statement
@@ -336,5 +352,4 @@ def copy_without_grad(site: Site) -> Draft | None:
     no_grad, edits = site.need("torch.no_grad")
     inner = site.source.indent_of(statement) + site.source.indent_unit
     text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    note = "the tensor keeps its own dtype and memory"
-    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)], note)
+    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)], hazard=KEPT)

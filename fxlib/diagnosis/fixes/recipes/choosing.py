@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fxlib.diagnosis.fixes.fix import SWITCH, Branches, Draft, Site, recipe
 from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.recipes.types import block_for
+from fxlib.diagnosis.fixes.tensors import assumed
 
 
 class _Rows(NamedTuple):
@@ -18,9 +19,10 @@ class _Rows(NamedTuple):
     mask: str
     first: ast.stmt
     last: ast.stmt
+    of: ast.expr
 
 
-@recipe("rows-by-mask")
+@recipe("rows-by-mask", general=True)
 def rows_by_mask(site: Site) -> Draft | None:
     """Replace `rows = [row for row in x if c]` and `torch.stack(rows)` with `rows = x[mask]`, or a loop with `append`
     likewise."""
@@ -45,7 +47,11 @@ def rows_by_mask(site: Site) -> Draft | None:
     if found.first is not found.last:
         below = (site.source.line_below(found.first), 0)
         edits.append(site.source.replace_range((found.first.lineno, 0), below, ""))
-    return Draft("Take the rows by a mask", [*edits, site.source.replace(stacked, found.name)])
+    return Draft(
+        "Take the rows by a mask",
+        [*edits, site.source.replace(stacked, found.name)],
+        hazard=assumed(site, tensors=[found.of]),
+    )
 
 
 def _comprehension(site: Site) -> _Rows | None:
@@ -59,7 +65,7 @@ def _comprehension(site: Site) -> _Rows | None:
     if len(each.ifs) != 1 or not isinstance(each.target, ast.Name) or element != each.target.id:
         return None
     mask = _of_all(site, each.ifs[0], each.target.id, each.iter)
-    return _Rows(target.id, site.operand(each.iter), mask, statement, statement)
+    return _Rows(target.id, site.operand(each.iter), mask, statement, statement, each.iter)
 
 
 def _of_all(site: Site, test: ast.expr, name: str, rows: ast.expr) -> str:
@@ -90,13 +96,13 @@ def _loop(site: Site) -> _Rows | None:
     if isinstance(rows, ast.Call) and site.call_name(rows) == "zip" and len(names) == 2 == len(rows.args):
         if names[0] != kept.id or ast.unparse(node.test) != names[1]:
             return None
-        return _Rows(owner.id, site.operand(rows.args[0]), site.text(rows.args[1]), empty, loop)
+        return _Rows(owner.id, site.operand(rows.args[0]), site.text(rows.args[1]), empty, loop, rows.args[0])
     if names != [kept.id]:
         return None
-    return _Rows(owner.id, site.operand(rows), _of_all(site, node.test, kept.id, rows), empty, loop)
+    return _Rows(owner.id, site.operand(rows), _of_all(site, node.test, kept.id, rows), empty, loop, rows)
 
 
-@recipe("slice-without-asking")
+@recipe("slice-without-asking", general=True)
 def slice_without_asking(site: Site) -> Draft | None:
     """Replace `if len(x) > n: x = x[:n]` with `x = x[:n]`, which does not change a shorter `x`."""
     node = next(site.nearest(ast.If), None)

@@ -11,6 +11,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.recipes.branches import if_to_where, note_of
 from fxlib.diagnosis.fixes.source import FunctionNode
+from fxlib.diagnosis.fixes.tensors import assumed
 
 __all__ = ["SETTINGS"]
 
@@ -26,7 +27,7 @@ SETTINGS = {
 _SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
 
 
-@recipe("only-in-python")
+@recipe("only-in-python", general=True)
 def only_in_python(site: Site) -> Draft | None:
     """Put a statement that prints, logs, writes a file or reads a clock under
     `if not torch.compiler.is_compiling():`."""
@@ -91,7 +92,7 @@ def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
     return found
 
 
-@recipe("say-and-choose")
+@recipe("say-and-choose", general=True)
 def say_and_choose(site: Site) -> Draft | None:
     """Replace `if c: print(m); x = y` with `torch.where`, and print only when not compiling."""
     node = next(site.nearest(ast.If), None)
@@ -127,12 +128,13 @@ def say_and_choose(site: Site) -> Draft | None:
     )
 
 
-@recipe("without-copy")
+@recipe("without-copy", general=True)
 def without_copy(site: Site) -> Draft | None:
     """Replace `copy.deepcopy(self.inner)` in forward with `self.inner`."""
     for call in site.nearest(ast.Call):
         if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
-            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))])
+            hazard = "what is done to the copy is then done to the original"
+            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))], hazard=hazard)
     return None
 
 
@@ -158,7 +160,7 @@ def without_script(site: Site) -> Draft | None:
     return None
 
 
-@recipe("hoist-definition")
+@recipe("hoist-definition", general=True)
 def hoist_definition(site: Site) -> Draft | None:
     """Move a class or function that forward defines to module level."""
     statement = site.statement
@@ -221,7 +223,7 @@ def _at_the_top(site: Site, text: str) -> Edit:
     return site.source.insert_line(after + 1, f"\n{text}")
 
 
-@recipe("identity-to-is")
+@recipe("identity-to-is", general=True)
 def identity_to_is(site: Site) -> Draft | None:
     """Replace `id(x) == id(y)` and `x.data_ptr() == y.data_ptr()` with `x is y`."""
     for node in site.nearest(ast.Compare):
@@ -232,7 +234,8 @@ def identity_to_is(site: Site) -> Draft | None:
             continue
         word = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
         text = f"{site.operand(sides[0])} {word} {site.operand(sides[1])}"  # type: ignore[arg-type]
-        return Draft(f"Compare with `{word}`", [site.source.replace(node, text)], "two views of one tensor differ")
+        hazard = "two views of one tensor differ"
+        return Draft(f"Compare with `{word}`", [site.source.replace(node, text)], hazard=hazard)
     return None
 
 
@@ -254,7 +257,7 @@ def plain_parameter(site: Site) -> Draft | None:
     return None
 
 
-@recipe("sorted-to-sort")
+@recipe("sorted-to-sort", general=True)
 def sorted_to_sort(site: Site) -> Draft | None:
     """Replace `sorted(x, key=lambda v: v.item())` with `x.sort().values.unbind()`."""
     for call in site.nearest(ast.Call):
@@ -266,7 +269,8 @@ def sorted_to_sort(site: Site) -> Draft | None:
             return None
         order = f"descending={site.text(reverse)}" if reverse is not None else ""
         text = f"{site.operand(call.args[0])}.sort({order}).values.unbind()"
-        return Draft("Sort with torch", [site.source.replace(call, text)])
+        hazard = assumed(site, tensors=[call.args[0]])
+        return Draft("Sort with torch", [site.source.replace(call, text)], hazard=hazard)
     return None
 
 

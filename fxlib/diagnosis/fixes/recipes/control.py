@@ -7,6 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.guards import SIZES
+from fxlib.diagnosis.fixes.tensors import assumed
 
 _BOOLEAN_METHODS = {
     "any", "all", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not",
@@ -165,7 +166,7 @@ def split_comparison_text(site: Site, node: ast.Compare) -> str:
     return " & ".join(parts)
 
 
-@recipe("split-comparison")
+@recipe("split-comparison", general=True)
 def split_comparison(site: Site) -> Draft | None:
     """Replace `low < x < high` with two comparisons that are joined by `&`."""
     for node in site.nearest(ast.Compare):
@@ -181,7 +182,7 @@ def split_comparison(site: Site) -> Draft | None:
     return None
 
 
-@recipe("torch-assert")
+@recipe("torch-assert", general=True)
 def torch_assert(site: Site) -> Draft | None:
     """Replace `assert c, m` with `torch._assert(c, m)`, which is recorded."""
     statement = site.statement
@@ -233,7 +234,7 @@ def _message(site: Site, message: ast.expr | None, condition: ast.expr) -> str:
     return quote + " ".join(words.split()).replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
 
 
-@recipe("torch-maximum")
+@recipe("torch-maximum", general=True)
 def torch_maximum(site: Site) -> Draft | None:
     """Replace `max(a, b)` of two tensors with `torch.maximum(a, b)`."""
     for call in site.nearest(ast.Call):
@@ -250,8 +251,10 @@ def torch_maximum(site: Site) -> Draft | None:
                 value, bound = (call.args[1], call.args[0]) if number[0] else call.args
                 side = "min" if call.func.id == "max" else "max"
                 text = f"{site.operand(value)}.clamp({side}={site.text(bound)})"
-                return Draft("Clamp the tensor", [site.source.replace(call, text)])
+                hazard = assumed(site, tensors=[value])
+                return Draft("Clamp the tensor", [site.source.replace(call, text)], hazard=hazard)
             function, edits = site.need(f"torch.{call.func.id}imum")
             text = f"{function}({site.text(call.args[0])}, {site.text(call.args[1])})"
-            return Draft(f"Use torch.{call.func.id}imum", [*edits, site.source.replace(call, text)])
+            hazard = assumed(site, tensors=call.args)
+            return Draft(f"Use torch.{call.func.id}imum", [*edits, site.source.replace(call, text)], hazard=hazard)
     return None

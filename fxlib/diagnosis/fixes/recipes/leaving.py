@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded
 from fxlib.diagnosis.fixes.names import inputs_of, local_names, surely_bound
-from fxlib.diagnosis.fixes.recipes.branches import HAZARD, note_of
+from fxlib.diagnosis.fixes.recipes.branches import note_of, where_hazard
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 from fxlib.diagnosis.fixes.source import FunctionNode
 
@@ -32,7 +32,7 @@ class _Left:
     carried: list[str]
 
 
-@recipe("leave-to-mask")
+@recipe("leave-to-mask", general=True)
 def leave_to_mask(site: Site) -> Draft | None:
     """Replace `if c: break` and `if c: return y` in a `for` with a mask: all steps are computed, and `torch.where`
     keeps the values from the end of the original loop."""
@@ -59,7 +59,7 @@ def leave_to_mask(site: Site) -> Draft | None:
             (site.source.replace(test, switched(0, site.text(test))),),
             tuple(_written(site, left, switched(0, condition[0]), condition[1], like, names)),
         ),
-        hazard=None if fine else HAZARD,
+        hazard=where_hazard(site, [test], _values(left), fine),
     )
 
 
@@ -106,6 +106,12 @@ def _names(step: ast.stmt) -> list[str]:
         return []
     names = [each.id for each in targets if isinstance(each, ast.Name)]
     return names if len(names) == len(targets) else []
+
+
+def _values(left: _Left) -> list[ast.expr]:
+    """What the steps give to the carried names."""
+    steps = [step for step in (*left.before, *left.first, *left.after) if set(_names(step)) & set(left.carried)]
+    return [each for step in steps for each in getattr(step.value, "elts", [step.value])]
 
 
 def _harmless(site: Site, left: _Left, value: ast.expr) -> bool:

@@ -92,23 +92,29 @@ def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | N
     if not edits:
         return None
     title = f"Register {' and '.join(names)} with {list_class.replace('torch.nn', 'nn')}"
-    return Draft(
-        title, edits, "its parameters then belong to the module: state_dict, optimizers and .to() include them"
-    )
+    note = "its parameters then belong to the module: state_dict, optimizers and .to() include them"
+    adds = next(filter(None, (_added_in(site, name.removeprefix("self.")) for name in names)), None)
+    return Draft(title, edits, note, hazard=adds and f"{adds} adds it to a list")
+
+
+def _added_in(site: Site, attribute: str) -> str | None:
+    """Another file that adds a list to the attribute, which only lists can be added to."""
+    return site.mentioned(rf"\.{attribute}\s*\+[^=]|\+\s*(\w+\.)+{attribute}\b")
 
 
 _OF_LISTS = {"remove", "index", "count", "copy", "sort", "reverse", "clear", "setdefault", "popitem", "get", "fromkeys"}
 
 
 def _asks_for_list(site: Site, attribute: str) -> bool:
-    """Whether the file calls a method of the attribute that only lists and dicts have."""
-    return any(
-        isinstance(each, ast.Attribute)
-        and each.attr in _OF_LISTS
-        and isinstance(each.value, ast.Attribute)
-        and each.value.attr == attribute
-        for each in ast.walk(site.source.tree)
-    )
+    """Whether the file calls a method of the attribute that only lists and dicts have, or adds it to a list."""
+    for each in site.source.nodes:
+        if isinstance(each, ast.Attribute) and each.attr == attribute and isinstance(each.ctx, ast.Load):
+            above = site.source.parents[each]
+            if isinstance(above, ast.BinOp | ast.Compare) or (
+                isinstance(above, ast.Attribute) and above.attr in _OF_LISTS
+            ):
+                return True
+    return False
 
 
 def _makes_module(site: Site, node: ast.expr) -> bool:
@@ -137,6 +143,8 @@ def _append_to_init(site: Site, owner: ast.ClassDef, line: str) -> Edit | None:
     """Insert a statement at the end of `__init__`, or write one where there is none and the base is nn.Module."""
     start = _initialiser(owner)
     source = site.source
+    if owner.decorator_list:
+        return None  # such as a dataclass, whose constructor is made for it
     if start is not None:
         if any(isinstance(each, ast.Return) for each in ast.walk(start)):
             return None  # the end is not always reached
@@ -208,30 +216,47 @@ def dropout_module(site: Site) -> Draft | None:
             return None
         use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
         title = f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()"
-        hazard = _rate_may_change(site, given.get("p")) or _children_are_used(site, owner)
+        hazard = _may_change(site, given.get("p")) or _may_be_refused(site, call, [given["p"]] if "p" in given else [])
+        hazard = hazard or _children_are_used(site, r"\w*Dropout")
         return Draft(title, [*edits, insertion, use], hazard=hazard)
     return None
 
 
-def _rate_may_change(site: Site, rate: ast.expr | None) -> str | None:
-    """Why a layer that keeps the rate of the constructor may be wrong."""
-    attributes = [each.attr for each in ast.walk(rate or ast.Pass()) if isinstance(each, ast.Attribute)]
-    if any(isinstance(each, ast.Subscript | ast.Call) for each in ast.walk(rate or ast.Pass())) or len(attributes) > 1:
-        return "the layer keeps the rate of the constructor"
+def _may_change(site: Site, given: ast.expr | None) -> str | None:
+    """Why a layer that keeps what its constructor was given may be wrong."""
+    attributes = [each.attr for each in ast.walk(given or ast.Pass()) if isinstance(each, ast.Attribute)]
+    if any(isinstance(each, ast.Subscript | ast.Call) for each in ast.walk(given or ast.Pass())) or len(attributes) > 1:
+        return "the layer keeps what it was given by the constructor"
     for name in attributes:
         writer = site.mentioned(rf"(\.{name}\s*[-+*/]?=[^=]|['\"]{name}['\"])")
         if writer is not None:
-            return f"{writer} may change `{name}`, and the layer keeps the rate of the constructor"
+            return f"{writer} may change `{name}`, and the layer keeps what it was given by the constructor"
     return None
 
 
-def _children_are_used(site: Site, owner: ast.ClassDef) -> str | None:
-    """Why another child may change what a module does."""
-    walks = r"\b(named_)?children\(|\b_modules\b"
-    if re.search(walks, site.source.text):
-        return "the file goes through the children of a module, of which there is one more"
-    reader = site.mentioned(walks, rf"\b{owner.name}\b")
-    return reader and f"{reader} goes through the children of a module, of which there is one more"
+def _may_be_refused(site: Site, call: ast.Call, settings: list[ast.expr]) -> str | None:
+    """Whether forward may not come to the call, as where it asks first whether the rate is None: the constructor always
+    makes the layer."""
+    if all(isinstance(each, ast.Constant) for each in settings):
+        return None
+    around = list(site.source.ancestors(call))
+    branches = any(isinstance(each, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match) for each in around)
+    returns = (each.lineno for each in ast.walk(site.function or call) if isinstance(each, ast.Return))
+    if branches or any(line < call.lineno for line in returns):
+        return "the constructor makes the layer even where forward does not use it"
+    return None
+
+
+def _children_are_used(site: Site, layer: str) -> str | None:
+    """Why another child, of a class with a name like that, may change what a module does: somebody in the project goes
+    through the children of any module, or through the modules and asks for such a one."""
+    for asks in ([r"\b(named_)?children\(|\b_modules\b"], [r"\bmodules\(\)|\.apply\(", rf"\b{layer}\b(?!\()"]):
+        if all(re.search(each, site.source.text) for each in asks):
+            return "the file goes through the children of a module, of which there is one more"
+        reader = site.mentioned(*asks)
+        if reader is not None:
+            return f"{reader} goes through the children of a module, of which there is one more"
+    return None
 
 
 def _written_later(site: Site, owner: ast.ClassDef, attributes: set[str]) -> bool:
@@ -257,12 +282,14 @@ def instance_forward(site: Site) -> Draft | None:
         return None
     if f"{owner.name}.{function.name}" in map(ast.unparse, ast.walk(site.source.tree)):
         return None  # something calls it without an instance
+    caller = site.mentioned(rf"\b{owner.name}\.{function.name}\b")
     start = (decorator.lineno, decorator.col_offset - 1)
     edits = [site.source.replace_range(start, (function.lineno, function.col_offset), "")]
     if decorator.id == "staticmethod":
         first = arguments[0].lineno, arguments[0].col_offset
         edits.append(site.source.replace_range(first, first, "self, "))
-    return Draft("Make forward a method", edits)
+    hazard = caller and f"{caller} calls it without an instance"
+    return Draft("Make forward a method", edits, hazard=hazard)
 
 
 @recipe("module-in-init", kind="module")
@@ -288,9 +315,16 @@ def module_in_init(site: Site) -> Draft | None:
         insertion = _append_to_init(site, owner, f"self.{attribute} = {site.text(made)}")
         if insertion is None:
             return None
+        settings = [*made.args, *(keyword.value for keyword in made.keywords)]
+        read = {n.attr for each in settings for n in ast.walk(each) if isinstance(n, ast.Attribute)}
+        if _written_later(site, owner, read):
+            return None
+        changes = next(filter(None, (_may_change(site, each) for each in settings)), None)
+        changes = changes or _may_be_refused(site, call, settings)
         note = "the layer is created once instead of in every call"
         edits = [insertion, site.source.replace(made, f"{me}.{attribute}")]
-        return Draft("Create the layer in __init__", edits, note, hazard=_children_are_used(site, owner))
+        hazard = changes or _children_are_used(site, dotted.rpartition(".")[2])
+        return Draft("Create the layer in __init__", edits, note, hazard=hazard)
     return None
 
 

@@ -10,13 +10,14 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.integers import is_int, is_positive, is_size
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
+from fxlib.diagnosis.fixes.tensors import assumed
 
 __all__ = ["torch_call"]
 
 _NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
 
 
-@recipe("floor-div")
+@recipe("floor-div", general=True)
 def floor_div(site: Site) -> list[Draft]:
     """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
@@ -108,7 +109,7 @@ def _binds_tighter(site: Site, node: ast.AST) -> bool:
     )
 
 
-@recipe("drop-float")
+@recipe("drop-float", general=True)
 def drop_float(site: Site) -> Draft | None:
     """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
     for call in site.nearest(ast.Call):
@@ -118,7 +119,8 @@ def drop_float(site: Site) -> Draft | None:
         bare = isinstance(parent, ast.Assign | ast.Return | ast.keyword) or _only_argument(parent, call)
         text = site.text(call.args[0])
         edit = site.source.replace(call, text if bare else f"({text})")
-        return Draft("Drop float(): this is a float already", [edit], first=True)
+        hazard = assumed(site, numbers=[call.args[0]])
+        return Draft("Drop float(): this is a float already", [edit], first=True, hazard=hazard)
     return None
 
 
@@ -135,7 +137,7 @@ def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and node in parent.args
 
 
-@recipe("divmod-ops")
+@recipe("divmod-ops", general=True)
 def divmod_ops(site: Site) -> Draft | None:
     """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
@@ -226,7 +228,7 @@ _MATH_NAMES = {"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "sin", "c
 _CONSTANTS = {"pi", "e", "inf", "nan"}
 
 
-@recipe("np-to-torch")
+@recipe("np-to-torch", general=True)
 def np_to_torch(site: Site) -> Draft | None:
     """Replace `np.sqrt(x)` with `torch.sqrt(x)`, or with `math.sqrt(n)` for a size, which torch.fx records."""
     for call in site.nearest(ast.Call):
@@ -239,7 +241,10 @@ def np_to_torch(site: Site) -> Draft | None:
             return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)])
         if function in _TORCH_NAMES:
             changes = torch_call(site, call)
-            return Draft(f"Use torch.{_TORCH_NAMES[function]}", changes) if changes is not None else None
+            if changes is None:
+                return None
+            items = getattr(call.args[0], "elts", call.args[:1]) if call.args else []
+            return Draft(f"Use torch.{_TORCH_NAMES[function]}", changes, hazard=assumed(site, tensors=items))
     return None
 
 
@@ -270,7 +275,7 @@ _SCALARS = {
 }
 
 
-@recipe("to-python-number")
+@recipe("to-python-number", general=True)
 def to_python_number(site: Site) -> Draft | None:
     """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `e.item()`."""
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]

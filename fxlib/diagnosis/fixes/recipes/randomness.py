@@ -9,6 +9,7 @@ from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import inputs_of, self_name
 from fxlib.diagnosis.fixes.recipes.sizes import DEFAULT_DTYPE
+from fxlib.diagnosis.fixes.tensors import assumed
 
 
 @recipe("randn-like")
@@ -99,7 +100,7 @@ def seed_wrapped(site: Site) -> Draft | None:
     return Draft(f"Seed in a function wrapped with torch.fx.wrap: {helper}", edits)
 
 
-@recipe("device-of-input")
+@recipe("device-of-input", general=True)
 def device_of_input(site: Site) -> Draft | None:
     """Replace `device=self.buffer.device` with `device=x.device`, where `x` is the first input."""
     function = site.function
@@ -112,7 +113,9 @@ def device_of_input(site: Site) -> Draft | None:
         while isinstance(root, ast.Attribute):
             root = root.value
         if node.attr == "device" and isinstance(root, ast.Name) and root.id == me and inputs:
-            return Draft(f"Use the device of {inputs[0]}", [site.source.replace(node, f"{inputs[0]}.device")])
+            edit = site.source.replace(node, f"{inputs[0]}.device")
+            hazard = assumed(site, tensors=[ast.Name(inputs[0])])
+            return Draft(f"Use the device of {inputs[0]}", [edit], hazard=hazard)
     return None
 
 
@@ -140,7 +143,7 @@ def wrap_top_level(site: Site) -> Draft | None:
     return Draft("Call torch.fx.wrap at module scope", [*wrap_call(site.source, name), removal])
 
 
-@recipe("detach")
+@recipe("detach", general=True)
 def detach(site: Site) -> Draft | None:
     """Replace `with torch.no_grad(): y = f(x)` with `y = f(x).detach()`, for a block of plain assignments."""
     for node in [site.statement]:
@@ -160,11 +163,13 @@ def detach(site: Site) -> Draft | None:
             assert isinstance(statement, ast.Assign)
             lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
         note = "autograd still records the operations before detach()"
-        return Draft("Use detach(), which is recorded", [site.source.replace(node, ("\n" + indent).join(lines))], note)
+        edit = site.source.replace(node, ("\n" + indent).join(lines))
+        hazard = assumed(site, tensors=[each.value for each in node.body])  # type: ignore[attr-defined]
+        return Draft("Use detach(), which is recorded", [edit], note, hazard=hazard)
     return None
 
 
-@recipe("list-of-generator")
+@recipe("list-of-generator", general=True)
 def list_of_generator(site: Site) -> Draft | None:
     """Replace an argument that is a set or a generator with a tuple or a list."""
     for node in [*ast.walk(site.node), *site.nearest(ast.Set, ast.GeneratorExp)]:

@@ -7,11 +7,12 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import inputs_of
+from fxlib.diagnosis.fixes.tensors import assumed
 
-__all__ = ["DEFAULT_DTYPE"]
+__all__ = ["DEFAULT_DTYPE", "names_of", "of_a_list"]
 
 
-@recipe("len-to-shape")
+@recipe("len-to-shape", general=True)
 def len_to_shape(site: Site) -> Draft | None:
     """Replace `len(x)` with `x.shape[0]`, and `len(x.shape)` with `x.ndim`."""
     for call in site.nearest(ast.Call):
@@ -23,7 +24,8 @@ def len_to_shape(site: Site) -> Draft | None:
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
-            return Draft(f"Use {text}", [site.source.replace(call, text)], first=True)
+            hazard = assumed(site, sized=[argument])
+            return Draft(f"Use {text}", [site.source.replace(call, text)], first=True, hazard=hazard)
     return None
 
 
@@ -39,7 +41,7 @@ def tuple_text(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-@recipe("unpack-index")
+@recipe("unpack-index", general=True)
 def unpack_index(site: Site) -> Draft | None:
     """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
     `b, c, h = *x.shape, self.heads` likewise."""
@@ -72,7 +74,8 @@ def unpack_index(site: Site) -> Draft | None:
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
     edit = site.source.replace(statement, text)
-    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True)
+    hazard = assumed(site, tuples=[starred]) or (rest is not None and of_a_list(site, rest)) or None
+    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True, hazard=hazard)
 
 
 def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
@@ -122,7 +125,7 @@ def _is_read(site: Site, name: ast.expr) -> bool:
     )
 
 
-@recipe("drop-list")
+@recipe("drop-list", general=True)
 def drop_list(site: Site) -> Draft | None:
     """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
@@ -136,26 +139,56 @@ def drop_list(site: Site) -> Draft | None:
             if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
                 continue
             edit = site.source.replace(call, site.operand(argument))
-            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=_of_a_list(site, call))
+            hazard = assumed(site, tuples=[argument])
+            if call.func.id == "list":
+                hazard = hazard or of_a_list(site, *names_of(site, call))
+            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=hazard)
     return None
 
 
-def _of_a_list(site: Site, call: ast.Call) -> str | None:
+def names_of(site: Site, value: ast.expr) -> list[ast.expr]:
+    """The targets that get a value."""
+    parent = site.source.parents.get(value)
+    return parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", value)]
+
+
+def of_a_list(site: Site, *targets: ast.expr) -> str | None:
     """What a statement does with the list that no run may come to, and a tuple cannot."""
-    parent = site.source.parents.get(call)
-    targets = parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", None)]
     names = {each.id for each in targets if isinstance(each, ast.Name)}
-    for node in ast.walk(site.function or site.source.tree):
+    read = [
+        node
+        for node in ast.walk(site.function or site.source.tree)
+        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+    ]
+    for node in [*read, *(each for each in targets if not isinstance(each, ast.Name))]:
         above = site.source.parents.get(node)
-        if not (isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)) or above is None:
-            continue
-        stores = isinstance(above, ast.Subscript) and not isinstance(above.ctx, ast.Load)
-        if stores or isinstance(above, ast.Attribute | ast.BinOp | ast.Compare):
-            return f"`{site.text(site.source.statement_of(above) or above)}` needs a list"
+        if not _takes_tuple(site, node, above):
+            return f"`{site.text(site.source.statement_of(node) or node)}` may need a list"
     return None
 
 
-@recipe("drop-variable")
+_TAKING = {"len", "sum", "zip", "enumerate", "tuple", "list", "max", "min", "any", "all", "map", "sorted", "reversed"}
+_OF_SIZES = {"view", "reshape", "expand", "permute", "repeat", "split", "sum", "mean", "flip", "tile", "unflatten"}
+
+
+def _takes_tuple(site: Site, node: ast.expr, above: ast.AST | None) -> bool:
+    """Whether a tuple does in that place what a list does."""
+    if isinstance(above, ast.Subscript):
+        return above.value is node and isinstance(above.ctx, ast.Load)
+    if isinstance(above, ast.For | ast.comprehension):
+        return above.iter is node
+    if isinstance(above, ast.Assign):
+        return all(isinstance(each, ast.Tuple | ast.List) for each in above.targets)
+    if isinstance(above, ast.Starred):
+        return True
+    if not isinstance(above, ast.Call) or node is above.func:
+        return False
+    name = site.call_name(above) or ""
+    method = above.func.attr if isinstance(above.func, ast.Attribute) else ""
+    return name in _TAKING or name.startswith("torch.") or method in _OF_SIZES or method.startswith("new_")
+
+
+@recipe("drop-variable", general=True)
 def drop_variable(site: Site) -> Draft | None:
     """Replace `Variable(x)` with `x`: a tensor is a variable since PyTorch 0.4."""
     for call in site.nearest(ast.Call):
@@ -207,7 +240,7 @@ def static_count(call: ast.AST) -> int | None:
     return None
 
 
-@recipe("fixed-count")
+@recipe("fixed-count", general=True)
 def fixed_count(site: Site) -> Draft | None:
     """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
@@ -236,7 +269,7 @@ def fixed_count(site: Site) -> Draft | None:
     )
 
 
-@recipe("unpack-count")
+@recipe("unpack-count", general=True)
 def unpack_count(site: Site) -> Draft | None:
     """Replace `q, k, v = map(f, qkv)` with `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
     unpacking = _unpacking(site)
@@ -256,7 +289,8 @@ def unpack_count(site: Site) -> Draft | None:
     base, count = site.operand(items[0]), len(target.elts)
     text = ", ".join(f"{base}[{i}]" for i in range(count))
     comma = "," if count == 1 else ""
-    return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")])
+    hazard = assumed(site, tensors=[items[0]]) and assumed(site, tuples=[items[0]])
+    return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")], hazard=hazard)
 
 
 _OLDER = {
@@ -275,7 +309,7 @@ def _are_sizes(site: Site, arguments: list[ast.expr]) -> bool:
     )
 
 
-@recipe("size-tuple")
+@recipe("size-tuple", general=True)
 def size_tuple(site: Site) -> list[Draft]:
     """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`, and `torch.BoolTensor(x.size())` with `torch.empty`."""
     makers = {"zeros", "ones", "empty", "rand", "randn"}
@@ -302,7 +336,7 @@ def size_tuple(site: Site) -> list[Draft]:
     return []
 
 
-@recipe("flip")
+@recipe("flip", general=True)
 def flip(site: Site) -> list[Draft]:
     """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
@@ -319,10 +353,13 @@ def flip(site: Site) -> list[Draft]:
             if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id in ("list", "tuple"):
                 whole = outer
             if shape:
-                return [Draft("Reverse with a slice", [site.source.replace(whole, f"{site.operand(argument)}[::-1]")])]
+                text = f"{site.operand(argument)}[::-1]"
+                hazard = of_a_list(site, *names_of(site, whole))  # type: ignore[arg-type]
+                return [Draft("Reverse with a slice", [site.source.replace(whole, text)], hazard=hazard)]
             function, edits = site.need("torch.flip")
             text = f"{function}({site.text(argument)}, (0,))"
-            return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)])]
+            hazard = assumed(site, tensors=[argument])
+            return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)], hazard=hazard)]
     return []
 
 
@@ -330,7 +367,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 DEFAULT_DTYPE = "torch.get_default_dtype"
 
 
-@recipe("new-zeros")
+@recipe("new-zeros", general=True)
 def new_zeros(site: Site) -> Draft | None:
     """Replace `torch.zeros(3)` with `x.new_zeros(3, dtype=torch.get_default_dtype())`, which is recorded and creates a
     tensor in every call."""
@@ -354,7 +391,8 @@ def new_zeros(site: Site) -> Draft | None:
                 given, edits = site.need(kind)
                 kept.append(f"dtype={given}{'()' if kind == DEFAULT_DTYPE else ''}")
             text = f"{base}.{_NEW[maker]}({', '.join([*map(site.text, call.args), *kept])})"
-            return Draft(f"Use {text}", [*edits, site.source.replace(call, text)])
+            hazard = assumed(site, tensors=[ast.Name(base)])
+            return Draft(f"Use {text}", [*edits, site.source.replace(call, text)], hazard=hazard)
     return None
 
 

@@ -6,12 +6,14 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.given import to_attribute
 from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, static_count, tuple_text
+from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, names_of, of_a_list, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
+from fxlib.diagnosis.fixes.tensors import assumed
 
 
-@recipe("star-concat")
+@recipe("star-concat", general=True)
 def star_concat(site: Site) -> Draft | None:
     """Replace `(*shape, -1, d)` with `shape + (-1, d)`: an addition of tuples is recorded."""
     for display in site.nearest(ast.Tuple, ast.List):
@@ -21,8 +23,15 @@ def star_concat(site: Site) -> Draft | None:
         parent = site.source.parents.get(display)
         inner = isinstance(parent, ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.UnaryOp)
         edit = site.source.replace(display, f"({text})" if inner else text)
-        return Draft(f"Add tuples: {text}", [edit], first=True)
+        hazard = assumed(site, tuples=_starred(display.elts))
+        if isinstance(display, ast.List):
+            hazard = hazard or of_a_list(site, *names_of(site, display))
+        return Draft(f"Add tuples: {text}", [edit], first=True, hazard=hazard)
     return None
+
+
+def _starred(items: list[ast.expr]) -> list[ast.expr]:
+    return [item.value for item in items if isinstance(item, ast.Starred)]
 
 
 def concatenated(site: Site, items: list[ast.expr]) -> str:
@@ -41,7 +50,7 @@ def concatenated(site: Site, items: list[ast.expr]) -> str:
     return " + ".join(parts)
 
 
-@recipe("view-concat")
+@recipe("view-concat", general=True)
 def view_concat(site: Site) -> Draft | None:
     """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
     for call in site.nearest(ast.Call):
@@ -49,11 +58,14 @@ def view_concat(site: Site) -> Draft | None:
             continue
         text = concatenated(site, call.args)
         start, end = site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1]
-        return Draft(f"Pass one tuple: {text}", [site.source.replace_range(start, end, text)], first=True)
+        hazard = assumed(site, tuples=_starred(call.args))
+        return Draft(
+            f"Pass one tuple: {text}", [site.source.replace_range(start, end, text)], first=True, hazard=hazard
+        )
     return None
 
 
-@recipe("index-star")
+@recipe("index-star", general=True)
 def index_star(site: Site) -> Draft | None:
     """Replace `mix(*torch.split(x, 2))` with `parts = torch.split(x, 2)` and `mix(parts[0], parts[1])`."""
     for call in site.nearest(ast.Call):
@@ -72,7 +84,9 @@ def index_star(site: Site) -> Draft | None:
             indent = site.source.indent_of(site.statement)
             edits.append(site.source.replace_range(start, start, f"{name} = {site.text(value)}\n{indent}"))
         items = ", ".join(f"{name}[{i}]" for i in range(count))
-        return Draft(f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)], first=True)
+        title, edits = f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)]
+        sure = static_count(value) is not None or _taken(site, call) is not None
+        return Draft(title, edits, first=True, hazard=None if sure else f"right only for {count} items")
     return None
 
 
@@ -87,7 +101,7 @@ def _taken(site: Site, call: ast.Call) -> int | None:
     return required - (len(call.args) - 1) - len(given & set(names[:required])) or None
 
 
-@recipe("name-arguments")
+@recipe("name-arguments", general=True)
 def name_arguments(site: Site) -> Draft | None:
     """Replace `**kwargs` or `*args` that a function passes on with the named arguments of the called function."""
     function = site.function
@@ -183,13 +197,9 @@ def _callee(site: Site, call: ast.Call) -> FunctionNode | None:
     method = _method(owner, name)
     if method is not None:
         return method
-    for node in ast.walk(owner):
-        if isinstance(node, ast.Assign) and any(ast.unparse(target) == f"{me}.{name}" for target in node.targets):
-            made = (
-                node.value.func.id if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name) else ""
-            )
-            return _method(classes[made], "forward") if made in classes else None
-    return None
+    made = {getattr(getattr(value, "func", None), "id", "") for value, _ in to_attribute(site.source, owner, name)}
+    (only,) = made if len(made) == 1 else ("",)
+    return _method(classes[only], "forward") if only in classes else None
 
 
 def _method(owner: ast.ClassDef, name: str) -> FunctionNode | None:
@@ -211,7 +221,7 @@ def _defaults(function: FunctionNode) -> dict[str, ast.expr]:
     return defaults | {a.arg: d for a, d in only if d is not None}
 
 
-@recipe("index-mapping")
+@recipe("index-mapping", general=True)
 def index_mapping(site: Site) -> Draft | None:
     """Replace `combine(**batch)` with `combine(left=batch["left"])`, with the keys that the called function takes."""
     for call in site.nearest(ast.Call):
@@ -238,7 +248,7 @@ def index_mapping(site: Site) -> Draft | None:
     return None
 
 
-@recipe("dict-union")
+@recipe("dict-union", general=True)
 def dict_union(site: Site) -> Draft | None:
     """Replace `losses.update(d)` with `losses = losses | d`, which is recorded."""
     statement = site.statement
@@ -266,8 +276,12 @@ def _is_new(site: Site, name: str) -> bool:
             if not (isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 and _makes(node.value)):
                 return False
             given.append(node)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and getattr(node.value, "id", None) == name:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) and getattr(node.value, "id", None) == name:
             return False  # another name for it
+        if isinstance(node, ast.Call | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Yield):
+            inside = [*getattr(node, "args", ()), *getattr(node, "elts", ()), *getattr(node, "values", ())]
+            if any(getattr(each, "id", None) == name for each in inside):
+                return False  # given to somebody, who may keep it
     return bool(given)
 
 

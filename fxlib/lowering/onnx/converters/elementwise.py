@@ -74,31 +74,40 @@ def div(ctx, input, other, *, rounding_mode=None):
     return ctx.op("Div", *ctx.promoted(input, other, dtype=wanted))
 
 
+def _overshot(ctx: Context, rest: ir.Value, divisor: ir.Value) -> ir.Value:
+    """Whether a division towards zero, which left this rest, ended above the floor: where the signs of both differ."""
+    zero = ctx.constant(0, ctx.dtype(rest))
+    inexact = ctx.op("Not", ctx.op("Equal", rest, zero, dtype=torch.bool))
+    negative = (ctx.op("Less", each, zero, dtype=torch.bool) for each in (rest, divisor))
+    return ctx.op("And", inexact, ctx.op("Xor", *negative))
+
+
 @op("floor_divide", functions=(operator.floordiv, operator.ifloordiv))
 def floor_divide(ctx, input, other):
     wanted = ctx.result_type(input, other)
     left, right = ctx.promoted(input, other)
-    if wanted.is_floating_point:
-        return ctx.op("Floor", ctx.op("Div", left, right))
-    # ONNX's integer Div truncates towards zero; floor is one less if the signs differ and there is a remainder.
-    quotient = ctx.op("Div", left, right)
-    rest = ctx.op("Sub", left, ctx.op("Mul", quotient, right))
-    inexact = ctx.op("Not", ctx.op("Equal", rest, ctx.constant(0, wanted), dtype=torch.bool))
-    negative = ctx.op(
-        "Xor",
-        ctx.op("Less", rest, ctx.constant(0, wanted), dtype=torch.bool),
-        ctx.op("Less", right, ctx.constant(0, wanted), dtype=torch.bool),
+    quotient = ctx.op("Div", left, right)  # ONNX's integer Div truncates
+    if not wanted.is_floating_point:
+        rest = ctx.op("Sub", left, ctx.op("Mul", quotient, right))
+        return ctx.op("Sub", quotient, ctx.cast(_overshot(ctx, rest, right), wanted))
+    # 6.6 / 0.2 rounds to 33, but 33 * 0.2 is more than 6.6: the rest, which is exact, tells that it is 32.
+    rest = ctx.op("Mod", left, right, fmod=1)
+    whole = ctx.op("Round", ctx.op("Div", ctx.op("Sub", left, rest), right))
+    result = ctx.op("Sub", whole, ctx.cast(_overshot(ctx, rest, right), wanted))
+    if not isinstance(other, ir.Value) and other != 0:
+        return result
+    return ctx.op(
+        "Where", ctx.op("Equal", right, ctx.constant(0, wanted), dtype=torch.bool), quotient, result, dtype=wanted
     )
-    return ctx.op("Sub", quotient, ctx.cast(ctx.op("And", inexact, negative), wanted))
 
 
 @op("remainder", functions=(operator.mod, operator.imod))
 def remainder(ctx, input, other):
-    wanted = ctx.result_type(input, other)
     left, right = ctx.promoted(input, other)
-    if wanted.is_floating_point:
-        return ctx.op("Sub", left, ctx.op("Mul", right, ctx.op("Floor", ctx.op("Div", left, right))))
-    return ctx.op("Mod", left, right)
+    if not ctx.result_type(input, other).is_floating_point:
+        return ctx.op("Mod", left, right)
+    rest = ctx.op("Mod", left, right, fmod=1)
+    return ctx.op("Where", _overshot(ctx, rest, right), ctx.op("Add", rest, right), rest, dtype=ctx.dtype(rest))
 
 
 @op("fmod")

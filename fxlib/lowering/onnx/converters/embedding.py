@@ -39,12 +39,12 @@ def embedding_bag(
     return ctx.op("Div", total, ctx.op("Max", size, ctx.constant(1, kind)))
 
 
-@aten("_embedding_bag", "_embedding_bag_forward_only")
+@aten("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def aten_embedding_bag(
     ctx, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
     include_last_offset=False, padding_idx=-1,
 ):  # fmt: skip
-    padding = None if padding_idx < 0 else padding_idx
+    padding = None if padding_idx is None or padding_idx < 0 else padding_idx
     more = (per_sample_weights, include_last_offset, padding)
     return (
         embedding_bag(ctx, indices, weight, offsets, None, 2.0, False, ("sum", "mean", "max")[mode], False, *more),

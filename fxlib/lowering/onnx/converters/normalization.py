@@ -144,17 +144,36 @@ def instance_norm(
 ):
     if not use_input_stats:
         return _batch_norm(ctx, input, running_mean, running_var, weight, bias, eps)
-    channels, kind = ctx.static(ctx.sizes(input)[1], "the number of channels"), ctx.dtype(input)
+    if running_mean is not None:
+        raise Unsupported("instance norm in training mode updates its statistics; call .eval() on the model", "FX405")
+    return _instance_norm(ctx, input, ctx.static(ctx.sizes(input)[1], "the number of channels"), weight, bias, eps)
+
+
+def _instance_norm(ctx, input, channels, weight, bias, eps):
+    kind = ctx.dtype(input)
     weight = weight if weight is not None else ctx.constant([1] * channels, kind)
     bias = bias if bias is not None else ctx.constant([0] * channels, kind)
     return ctx.op("InstanceNormalization", input, weight, bias, epsilon=float(eps))
 
 
-@module(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+@aten("instance_norm")
+def aten_instance_norm(ctx, input, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled=True):
+    return instance_norm(ctx, input, mean, var, weight, bias, use_input_stats, momentum, eps)
+
+
+_SPATIAL = {nn.InstanceNorm1d: 1, nn.InstanceNorm2d: 2, nn.InstanceNorm3d: 3}
+
+
+@module(*_SPATIAL)
 def instance_norm_module(ctx, m, input):
-    use_input = m.training or not m.track_running_stats
-    mean, var = ctx.own(m, "running_mean"), ctx.own(m, "running_var")
-    return instance_norm(ctx, input, mean, var, ctx.own(m, "weight"), ctx.own(m, "bias"), use_input, eps=m.eps)
+    mean, var, weight, bias = (ctx.own(m, name) for name in ("running_mean", "running_var", "weight", "bias"))
+    if ctx.rank(input) == _SPATIAL[type(m)] + 2:
+        return instance_norm(ctx, input, mean, var, weight, bias, m.training or not m.track_running_stats, eps=m.eps)
+    if mean is not None:
+        raise Unsupported("instance norm with running statistics needs inputs with a batch dimension")
+    one = ctx.op("Unsqueeze", input, ctx.constant([0]))
+    channels = ctx.static(ctx.sizes(input)[0], "the number of channels")
+    return ctx.op("Squeeze", _instance_norm(ctx, one, channels, weight, bias, m.eps), ctx.constant([0]))
 
 
 def _rms_norm(ctx, input, shape, weight, eps):

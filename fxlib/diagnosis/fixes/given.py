@@ -1,0 +1,108 @@
+"""What a name or an attribute gets in a file, by the text alone: all that is ever assigned to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fxlib.diagnosis.fixes.source import FunctionNode, Source
+
+__all__ = ["AN_INT", "A_SIZE", "Given", "to_attribute", "to_name"]
+
+# What a name gets where no expression of the text says it.
+AN_INT = ast.Name("int")
+A_SIZE = ast.Attribute(ast.Name("x"), "ndim")
+
+Given = Iterator[tuple["ast.AST | None", "FunctionNode | None"]]
+"""Expressions, each with the function in which it stands; None for what the text does not say."""
+
+
+def to_name(source: Source, name: str, function: FunctionNode | None) -> Given:
+    """What a name gets in a function, or at module level; the parameter of that name as `ast.arg`."""
+    if function is None:
+        yield from ((value, None) for value in _bound(source.tree.body, name))
+        return
+    arguments = function.args
+    for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        if each.arg == name:
+            yield each, function
+    if name in {each.arg for each in (arguments.vararg, arguments.kwarg) if each is not None}:
+        yield None, None
+    found = list(_bound(function.body, name))
+    yield from ((value, function) for value in found)
+    if not found and all(each.arg != name for each in ast.walk(arguments) if isinstance(each, ast.arg)):
+        yield from to_name(source, name, None)
+
+
+def to_attribute(source: Source, owner: ast.ClassDef | None, name: str) -> Given:
+    """What an attribute gets in a class, and from anybody in the file who writes to an attribute of that name."""
+    if owner is not None:
+        yield from ((value, None) for value in _bound(owner.body, name))
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+            statement, function = source.parents[node], source.function_of(node)
+            yield from ((value, function) for value in _from_statement(statement, node))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _REGISTERING:
+            first, *others = [*node.args, None]
+            if len(others) > 1 and getattr(first, "value", None) == name:
+                yield others[0], source.function_of(node)
+
+
+_REGISTERING = ("register_buffer", "register_parameter")
+
+
+def _bound(block: list[ast.stmt], name: str) -> Iterator[ast.AST | None]:
+    """What the statements of a block, less those of functions and classes in it, give to a name."""
+    for statement in block:
+        if isinstance(statement, FunctionNode | ast.ClassDef):
+            if statement.name == name:
+                yield None
+            continue
+        inner = [each for part in ("body", "orelse", "finalbody", "handlers") for each in getattr(statement, part, ())]
+        own = [each for each in ast.iter_child_nodes(statement) if each not in inner]
+        for node in (each for head in own for each in ast.walk(head)):
+            if isinstance(node, ast.NamedExpr) and node.target.id == name:
+                yield node.value
+            elif isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+                yield from _from_statement(statement, node)
+        yield from _bound([each for each in inner if isinstance(each, ast.stmt)], name)
+        for handler in getattr(statement, "handlers", ()):
+            yield from _bound(handler.body, name)
+
+
+def _from_statement(statement: ast.AST, target: ast.expr) -> Iterator[ast.AST | None]:
+    """What a statement gives to a target in it."""
+    if isinstance(statement, ast.AugAssign):
+        yield ast.BinOp(statement.target, statement.op, statement.value)
+    elif isinstance(statement, ast.AnnAssign):
+        yield statement.value if statement.value is not None else ast.arg("", statement.annotation)
+    elif isinstance(statement, ast.For | ast.comprehension):
+        counts = getattr(getattr(statement.iter, "func", None), "id", "")
+        first = statement.target.elts[0] if isinstance(statement.target, ast.Tuple) else None
+        if counts == "range" or (counts == "enumerate" and first is target):
+            yield AN_INT
+        else:
+            yield _item(statement.iter, 0, 0) if statement.target is target and not counts else None
+    elif isinstance(statement, ast.Assign):
+        for each in statement.targets:
+            items = getattr(each, "elts", [])
+            if each is target:
+                yield statement.value
+            elif target in items:
+                yield _item(statement.value, items.index(target), len(items))
+            elif target in ast.walk(each):
+                yield None
+    else:
+        yield None
+
+
+def _item(value: ast.expr, index: int, count: int) -> ast.AST | None:
+    """What unpacking a value into ``count`` targets gives the one at an index; of a loop over it, into 0."""
+    whole = value
+    if isinstance(value, ast.Tuple | ast.List) and count:
+        return value.elts[index] if len(value.elts) == count else None
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+        value = value.value
+    of_shape = isinstance(value, ast.Attribute) and value.attr == "shape"
+    sized = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "size"
+    return A_SIZE if of_shape or sized else ast.Subscript(whole, ast.Constant(index))

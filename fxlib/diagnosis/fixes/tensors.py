@@ -1,0 +1,507 @@
+"""Which expressions are surely tensors, by the text alone: the example passes a tensor where another caller may pass a
+list, and another construction of the model a number.
+
+An expression is one where it can be nothing else: a parameter is annotated so, a name gets nothing else, or what else
+the function does with the value on every way raises for anything but a tensor.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from fxlib.diagnosis.fixes.elsewhere import other_callers
+from fxlib.diagnosis.fixes.fix import Site
+from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
+from fxlib.diagnosis.fixes.integers import is_size
+from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.source import FunctionNode
+
+__all__ = ["assumed", "is_number", "is_tensor", "is_tuple", "is_value"]
+
+_ANNOTATION = re.compile(r"^(\w+\.)*(Tensor|LongTensor|FloatTensor|BoolTensor|IntTensor|Parameter)$")
+# Of jaxtyping and torchtyping: `Float[Tensor, "b c"]`, `TensorType["b"]`.
+_SHAPED = re.compile(r"^(\w+\.)*(\w+\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$")
+_NUMBERS = {"int", "float", "bool"}
+_OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
+
+# Layers of torch.nn that take one tensor and give one; those that take something else as well are left out.
+_LAYER = re.compile(
+    r"^torch\.nn\.(modules\.\w+\.)?((Lazy)?(Conv|Linear|Bilinear|BatchNorm|InstanceNorm)\w*|SyncBatchNorm|LayerNorm|GroupNorm"
+    r"|RMSNorm|LocalResponseNorm|Embedding(Bag)?|\w*Dropout\w*|AvgPool\w*|LPPool\w*|AdaptiveAvgPool\w*|Upsampl\w+|Pad|"
+    r"\w+Pad\dd|Pixel\w+|Flatten|Unflatten|Fold|Unfold|ReLU6?|GELU|SiLU|Mish|ELU|CELU|SELU|PReLU|RReLU|LeakyReLU|GLU|"
+    r"Sigmoid|LogSigmoid|Hard\w+|Soft\w+|LogSoftmax|Tanh|Tanhshrink|Threshold|ChannelShuffle)$"
+)
+_OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(Identity|Sequential|MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
+"""These give a tensor too, where they are given one."""
+
+# Functions of torch that take something else first, or give something else.
+_NOT_OF_TENSORS = re.compile(
+    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|range|linspace|logspace|eye|tensor|as_tensor|"
+    r"asarray|from_\w+|frombuffer|scalar_tensor|complex|polar|cat|concat|concatenate|\w*stack|block_diag|meshgrid|"
+    r"broadcast_\w+|cartesian_prod|einsum|atleast_\w+|is_\w+|can_cast|promote_types|result_type|\w*seed\w*|save|load|"
+    r"_\w+|sym_\w+|device|dtype|Size|Generator|[A-Z]\w*|compile|\w*grad\w*|inference_mode|autocast|finfo|iinfo|"
+    r"get_\w+|set_\w+|typename|\w*_window|chain_matmul|vmap|cond|while_loop)$"
+)
+_MAKERS = re.compile(
+    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|linspace|logspace|eye|tensor|as_tensor|cat|"
+    r"concat|concatenate|\w*stack|block_diag|einsum|scalar_tensor|from_numpy|\w*_window)(_like)?$"
+)
+_SEVERAL = {
+    "chunk", "split", "split_with_sizes", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "topk", "sort",
+    "unique", "unique_consecutive", "nonzero_static", "svd", "eig", "eigh", "qr", "slogdet", "max", "min", "median",
+    "mode", "kthvalue", "cummax", "cummin", "aminmax", "std_mean", "var_mean", "frexp", "where", "max_pool1d",
+    "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "gradient", "lu", "triangular_solve",
+}  # fmt: skip
+"""What gives several tensors, or one or several."""
+_PLAIN = {
+    "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "ndimension", "stride", "data_ptr", "element_size",
+    "is_contiguous", "is_floating_point", "is_complex", "get_device", "type", "equal", "allclose", "storage", "names",
+}  # fmt: skip
+"""Methods that give no tensor."""
+
+# What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
+_OF_TENSORS = {
+    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat", "ceil",
+    "chunk", "clamp", "clamp_", "clone", "contiguous", "copy_", "cos", "cpu", "cuda", "cumprod", "cumsum", "data",
+    "detach", "device", "dim", "div", "div_", "double", "dtype", "eq", "erf", "exp", "exp_", "expand", "expand_as",
+    "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt", "half", "index_add", "index_copy",
+    "index_fill", "index_select", "inverse", "is_cuda", "isfinite", "isinf", "isnan", "item", "le", "log",
+    "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
+    "masked_select", "matmul", "max", "mean", "min", "mm", "movedim", "mul", "mul_", "narrow", "ndim", "ndimension",
+    "ne", "neg", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel", "permute", "pow",
+    "prod", "reciprocal", "relu", "relu_", "requires_grad_", "reshape", "reshape_as", "roll", "round", "rsqrt",
+    "scatter", "scatter_", "scatter_add", "select", "shape", "sigmoid", "sign", "sin", "size", "softmax", "sqrt",
+    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "to", "tolist", "topk", "transpose", "tril", "triu",
+    "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
+}  # fmt: skip
+_KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
+"""Attributes of tensors that are tensors."""
+
+
+def is_tensor(site: Site, node: ast.AST) -> bool:
+    """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with."""
+    return _Asked(site).holds(node, site.function)
+
+
+def is_value(site: Site, node: ast.AST) -> bool:
+    """Whether it is a tensor or a plain number."""
+    return _Asked(site, numbers=True).holds(node, site.function)
+
+
+def is_number(site: Site, node: ast.AST) -> bool:
+    """Whether it is a plain number."""
+    return _Asked(site, numbers=True, tensors=False).holds(node, site.function)
+
+
+def is_tuple(site: Site, node: ast.AST) -> bool:
+    """Whether it is a tuple: a shape, a part or a sum of such, or the tensors that `chunk` and the like give."""
+    return _Asked(site).several(node, site.function)
+
+
+def assumed(
+    site: Site,
+    *,
+    tensors: Iterable[ast.AST] = (),
+    sized: Iterable[ast.AST] = (),
+    values: Iterable[ast.AST] = (),
+    tuples: Iterable[ast.AST] = (),
+    numbers: Iterable[ast.AST] = (),
+) -> str | None:
+    """What a fix takes for granted and the text does not say, in a few words: that these are tensors, tensors if they
+    are no plain numbers, tensors or plain numbers, tuples, plain numbers. None where all of it is sure."""
+    asked = (
+        (tensors, is_tensor, "a tensor"),
+        (sized, is_value, "a tensor"),
+        (values, is_value, "a tensor or a number"),
+        (tuples, is_tuple, "a tuple"),
+        (numbers, is_number, "a number"),
+    )
+    unsure = (
+        f"`{ast.unparse(node)}` is {kind}" for nodes, is_so, kind in asked for node in nodes if not is_so(site, node)
+    )
+    words = " and ".join(dict.fromkeys(unsure))
+    return f"right only if {words}" if words else None
+
+
+class _Asked:
+    """One question about an expression, and what its names get their values from."""
+
+    def __init__(self, site: Site, numbers: bool = False, tensors: bool = True) -> None:
+        self.site, self.source = site, site.source
+        self.numbers, self.tensors = numbers, tensors
+        self.known: dict[tuple[object, ...], bool] = {}
+        self.asked: set[tuple[str, ast.stmt]] = set()
+
+    def _once(self, key: tuple[object, ...], ask: Callable[[], bool]) -> bool:
+        """An answer, kept. While it is looked for it is yes: what else a name gets decides."""
+        if key not in self.known:
+            before = len(self.known)
+            self.known[key] = True
+            if not (answer := ask()):
+                # Others may have counted on it.
+                self.known = {k: v for i, (k, v) in enumerate(self.known.items()) if i < before or not v}
+            self.known[key] = answer
+        return self.known[key]
+
+    def holds(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        """Whether it is so of an expression in a function, or at the level of the class or the module."""
+        if node is AN_INT or (node is not None and is_size(node)):
+            return self.numbers
+        if isinstance(node, ast.Constant):
+            return self.numbers and isinstance(node.value, int | float)
+        if isinstance(node, ast.arg):
+            if self._is_annotated(node.annotation) or (self.tensors and self._is_used(node, function)):
+                return True
+            key = ("passed", node.arg, function)
+            return function is not None and self._once(key, lambda: self._is_passed(node.arg, function))
+        if isinstance(node, ast.IfExp):
+            return self.holds(node.body, function) and self.holds(node.orelse, function)
+        if isinstance(node, ast.NamedExpr):
+            return self.holds(node.value, function)
+        if isinstance(node, ast.UnaryOp):
+            # Anything else than a tensor or a number has no sign.
+            return not isinstance(node.op, ast.Not) and (
+                (self.numbers and self.tensors) or self.holds(node.operand, function)
+            )
+        if isinstance(node, ast.BinOp):
+            # What is joined with a tensor by an operator gives one, or raises; a list times a number does not.
+            asked = [self.holds(each, function) for each in (node.left, node.right)]
+            one = self.tensors and not (self.numbers and isinstance(node.op, ast.Mult | ast.Mod))
+            return any(asked) if one else all(asked)
+        if isinstance(node, ast.Compare):
+            plain = any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+            asked = [self.holds(each, function) for each in (node.left, *node.comparators)]
+            return not plain and (all(asked) if self.numbers else any(asked))
+        if isinstance(node, ast.Name):
+            return self._of_all(node.id, node, function)
+        if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in _OF_NUMBERS:
+            return True
+        if not self.tensors:
+            return isinstance(node, ast.Attribute) and self._of_attribute(node, function)
+        if isinstance(node, ast.Subscript):
+            return self.holds(node.value, function) or (
+                isinstance(node.slice, ast.Constant)
+                and not self._is_shape(node.value)
+                and self.several(node.value, function)
+            )
+        if isinstance(node, ast.Attribute):
+            kept = node.attr in _KEPT and self.holds(node.value, function)
+            return kept or self._of_attribute(node, function)
+        return isinstance(node, ast.Call) and self._called(node, function)
+
+    def several(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        """Whether it is a tuple: of tensors, or of sizes."""
+        if isinstance(node, ast.Tuple):
+            return True
+        if self._is_shape(node):
+            return True
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.slice, ast.Slice) and self.several(node.value, function)
+        if isinstance(node, ast.BinOp):
+            return isinstance(node.op, ast.Add) and all(self.several(e, function) for e in (node.left, node.right))
+        if isinstance(node, ast.Call):
+            name = self.site.call_name(node) or ""
+            if name == "tuple":
+                return True
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            base = node.func.value if isinstance(node.func, ast.Attribute) else None
+            count = len(node.args) + len(node.keywords) - (name == f"torch.{method}")
+            if method not in _SEVERAL or (method in ("max", "min", "median", "where") and not count):
+                return False
+            return name == f"torch.{method}" or (base is not None and self.holds(base, function))
+        if isinstance(node, ast.Name):
+            given = list(to_name(self.source, node.id, function))
+            return bool(given) and self._once(
+                ("several", node.id, function), lambda: all(self.several(value, where) for value, where in given)
+            )
+        return False
+
+    @staticmethod
+    def _is_shape(node: ast.AST | None) -> bool:
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args
+        return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+    def _is_annotated(self, annotation: ast.expr | None) -> bool:
+        text = annotation.value if isinstance(annotation, ast.Constant) else annotation and ast.unparse(annotation)
+        if not isinstance(text, str):
+            return False
+        tensor = bool(_ANNOTATION.match(text) or _SHAPED.match(text))
+        return (self.tensors and tensor) or (self.numbers and text in _NUMBERS)
+
+    def _of_all(self, name: str, node: ast.AST, function: FunctionNode | None) -> bool:
+        """Whether all that a name gets is so, or what is done with it where it is read says so."""
+        given = list(to_name(self.source, name, function))
+        if given and self._once((name, function), lambda: all(self.holds(value, where) for value, where in given)):
+            return True
+        at = self.source.statement_of(node) if self.tensors and node in self.source.parents else None
+        return at is not None and function is not None and self._is_tensor_at(name, at, function)
+
+    def _of_attribute(self, node: ast.Attribute, function: FunctionNode | None) -> bool:
+        me = self_name(self.source, function) if function is not None else None
+        if me is None or getattr(node.value, "id", None) != me:
+            return False
+        owner = self.source.class_of(function) if function is not None else None
+        given = list(to_attribute(self.source, owner, node.attr))
+        return bool(given) and self._once(
+            (owner, me, node.attr), lambda: all(self.holds(value, where) for value, where in given)
+        )
+
+    def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
+        name = self.site.call_name(call) or ""
+        package, _, last = name.rpartition(".")
+        if package in ("torch.nn.functional", "torch.special"):
+            return last not in _SEVERAL
+        if package == "torch":
+            if _MAKERS.match(last):
+                return True
+            one = last in ("max", "min", "median") and len(call.args) + len(call.keywords) == 1
+            three = last == "where" and len(call.args) == 3
+            return one or three or not (last in _SEVERAL or last in _PLAIN or _NOT_OF_TENSORS.match(last))
+        if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            return True
+        if isinstance(call.func, ast.Attribute):
+            method, base = call.func.attr, call.func.value
+            one = method in ("max", "min", "median") and not call.args and not call.keywords
+            if (one or method not in _SEVERAL | _PLAIN) and self.holds(base, function):
+                return True
+        run = self._run_by(call.func, function)
+        return bool(run) and all(map(self._gives, run))
+
+    def _run_by(self, called: ast.expr, function: FunctionNode | None) -> list[str | FunctionNode]:
+        """What a call runs: layers of torch.nn by their names, and functions of the file; nothing where any of it is
+        not known."""
+        found = [*self._modules(called, function, 0)]
+        return [each for each in found if each is not None] if None not in found else []
+
+    def _modules(
+        self, node: ast.AST | None, function: FunctionNode | None, depth: int
+    ) -> Iterator[str | FunctionNode | None]:
+        me = self_name(self.source, function) if function is not None else None
+        tree = self.source.tree
+        if depth > 4:
+            yield None
+        elif isinstance(node, ast.Name):
+            plain = next((s for s in tree.body if isinstance(s, FunctionNode) and s.name == node.id), None)
+            if plain is not None:
+                yield plain
+                return
+            given = list(to_name(self.source, node.id, function))
+            for value, where in given or [(None, None)]:
+                yield from self._made(value, where, depth + 1)
+        elif isinstance(node, ast.Attribute) and me is not None and getattr(node.value, "id", None) == me:
+            owner = self.source.class_of(function) if function is not None else None
+            method = next((s for s in getattr(owner, "body", ()) if getattr(s, "name", "") == node.attr), None)
+            if isinstance(method, FunctionNode):
+                yield method
+                return
+            given = list(to_attribute(self.source, owner, node.attr))
+            for value, where in given or [(None, None)]:
+                yield from self._made(value, where, depth + 1)
+        elif isinstance(node, ast.Subscript):
+            yield from self._modules(node.value, function, depth + 1)
+        else:
+            yield None
+
+    def _made(
+        self, value: ast.AST | None, function: FunctionNode | None, depth: int
+    ) -> Iterator[str | FunctionNode | None]:
+        """The modules that an expression makes, by the names of their classes, or their forward."""
+        if isinstance(value, ast.IfExp):
+            yield from self._made(value.body, function, depth)
+            yield from self._made(value.orelse, function, depth)
+        elif isinstance(value, ast.List | ast.Tuple):
+            for each in value.elts:
+                yield from self._made(each, function, depth)
+        elif isinstance(value, ast.ListComp | ast.GeneratorExp):
+            yield from self._made(value.elt, function, depth)
+        elif isinstance(value, ast.Subscript):
+            yield from self._modules(value.value, function, depth + 1)
+        elif isinstance(value, ast.Call):
+            name = self.site.bindings.resolve(value.func) or ""
+            if name == "torch.nn.ModuleList" and len(value.args) == 1:
+                yield from self._made(value.args[0], function, depth)
+                return
+            classes = (s for s in self.source.tree.body if isinstance(s, ast.ClassDef) and s.name == name)
+            made = next(classes, None)
+            forward = next((s for s in getattr(made, "body", ()) if getattr(s, "name", "") == "forward"), None)
+            yield forward if isinstance(forward, FunctionNode) else name if name.startswith("torch.nn.") else None
+        else:
+            yield None
+
+    def _gives(self, run: str | FunctionNode) -> bool:
+        if isinstance(run, str):
+            return bool(_LAYER.match(run) or _OTHERS.match(run))
+        returned = [each.value for each in _own(run) if isinstance(each, ast.Return)]
+        return bool(returned) and self._once(
+            (run, "gives"), lambda: all(each is not None and self.holds(each, run) for each in returned)
+        )
+
+    def _is_used(self, parameter: ast.arg, function: FunctionNode | None) -> bool:
+        """Whether a function does with a parameter, before it gets another value, what raises unless it is a tensor."""
+        return function is not None and self._is_tensor_at(parameter.arg, function.body[0], function)
+
+    def _is_passed(self, name: str, function: FunctionNode) -> bool:
+        """Whether all callers of a function give a parameter what is asked for, and nobody else uses the function."""
+        if not self.site.project or function.name == "forward" or other_callers(self.source, function) is not None:
+            return False
+        names = [each.arg for each in [*function.args.posonlyargs, *function.args.args]]
+        if self_name(self.source, function) is not None:
+            names = names[1:]
+        given: list[tuple[ast.expr | None, FunctionNode | None]] = []
+        for node in self.source.nodes:
+            if getattr(node, "id", getattr(node, "attr", None)) != function.name:
+                continue
+            call = self.source.parents.get(node)
+            if not isinstance(call, ast.Call) or call.func is not node or name not in names:
+                return False
+            index = names.index(name)
+            passed = next((each.value for each in call.keywords if each.arg == name), None)
+            if passed is None and index < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+                passed = call.args[index]
+            given.append((passed, self.source.function_of(call)))
+        return bool(given) and all(self.holds(value, where) for value, where in given)
+
+    def _is_tensor_at(self, name: str, at: ast.stmt, function: FunctionNode) -> bool:
+        """Whether something is done with the value that a name has at a statement, on every way, that raises unless it
+        is a tensor."""
+        if (name, at) in self.asked or name == self_name(self.source, function):
+            return False
+        self.asked.add((name, at))
+        stores = [
+            each.lineno
+            for each in ast.walk(function)
+            if isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
+        ]
+        leaves = [n.lineno for n in _own(function) if isinstance(n, ast.Return | ast.Break | ast.Continue)]
+        loop: ast.AST | None = None
+        child: ast.AST = at
+        while True:
+            parent = self.source.parents[child]
+            if isinstance(parent, ast.Try):
+                return False
+            block = next((b for b in _blocks(parent) if child in b), [])
+            for statement in _always(block):
+                first, last = sorted((statement.lineno, at.lineno))
+                between = [line for line in stores if first <= line < last]
+                if statement.lineno > at.lineno and any(at.lineno <= line < statement.lineno for line in leaves):
+                    continue
+                if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s in stores)):  # type: ignore[attr-defined]
+                    continue
+                if any(self._asks(name, each, function) for each in _evaluated(statement)):
+                    return True
+            if parent is function:
+                return False
+            if isinstance(parent, ast.For | ast.While):
+                loop = parent
+            child = parent
+
+    def _asks(self, name: str, expression: ast.AST, function: FunctionNode) -> bool:
+        """Whether evaluating a part of an expression raises unless the value of the name is a tensor, or a number if
+        that is asked for."""
+        if self.numbers and isinstance(expression, ast.BinOp | ast.Compare):
+            sides = [expression.left, *getattr(expression, "comparators", [getattr(expression, "right", None)])]
+            if any(getattr(each, "id", None) == name for each in sides):
+                others = (each for each in sides if getattr(each, "id", None) != name)
+                return _computes(expression) or (
+                    isinstance(expression, ast.BinOp)
+                    and isinstance(expression.op, ast.Add)
+                    and any(self.holds(each, function) for each in others)
+                )
+        if isinstance(expression, ast.Attribute) and _is_of(name, expression.value):
+            return expression.attr in _OF_TENSORS and isinstance(expression.ctx, ast.Load)
+        if not isinstance(expression, ast.Call):
+            return False
+        called = expression.func
+        if not expression.args or not _is_of(name, expression.args[0]):
+            return False
+        package, _, last = (self.site.call_name(expression) or "").rpartition(".")
+        if package in ("torch", "torch.linalg", "torch.special"):
+            return not (_NOT_OF_TENSORS.match(last) or last in ("numel",))
+        if package == "torch.nn.functional":
+            return True
+        run = self._run_by(called, function)
+        return bool(run) and all(map(self._takes, run))
+
+    def _takes(self, run: str | FunctionNode) -> bool:
+        if isinstance(run, str):
+            return bool(_LAYER.match(run))
+        arguments = [*run.args.posonlyargs, *run.args.args]
+        if self_name(self.source, run) is not None:
+            arguments = arguments[1:]
+        return bool(arguments) and self._is_used(arguments[0], run)
+
+
+def _is_of(name: str, node: ast.AST) -> bool:
+    """Whether it is the value of a name, or computed from it and constants."""
+    if isinstance(node, ast.BinOp):
+        sides = [node.left, node.right]
+    elif isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+    elif isinstance(node, ast.UnaryOp):
+        sides = [node.operand]
+    else:
+        return getattr(node, "id", None) == name
+    of_it = [_is_of(name, each) for each in sides]
+    return any(of_it) and all(so or isinstance(each, ast.Constant) for so, each in zip(of_it, sides, strict=True))
+
+
+def _computes(node: ast.BinOp | ast.Compare) -> bool:
+    """Whether an operator takes neither lists nor texts on any side."""
+    if isinstance(node, ast.Compare):
+        ordered = all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops)
+        return ordered and any(isinstance(each, ast.Constant) for each in (node.left, *node.comparators))
+    if isinstance(node.op, ast.Add):
+        return isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)
+    return isinstance(node.op, ast.Sub | ast.Div | ast.FloorDiv | ast.Pow | ast.MatMult)
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function, and not in one inside of it."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, FunctionNode | ast.Lambda | ast.ClassDef):
+            yield from _own(child)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for part in ("body", "orelse", "finalbody"):
+        block = getattr(node, part, None)
+        if isinstance(block, list):
+            yield block
+    for case in getattr(node, "cases", ()):
+        yield case.body
+
+
+def _always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a block, and those of every `with` in it."""
+    for statement in block:
+        yield statement
+        if isinstance(statement, ast.With):
+            yield from _always(statement.body)
+
+
+def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The expressions that a statement evaluates whatever happens, with their parts."""
+    if isinstance(statement, FunctionNode | ast.ClassDef):
+        return
+    todo: list[ast.AST] = [
+        each for each in ast.iter_child_nodes(statement) if not isinstance(each, ast.stmt | ast.ExceptHandler)
+    ]
+    if isinstance(statement, ast.Try | ast.Match):
+        todo = [statement.subject] if isinstance(statement, ast.Match) else []
+    while todo:
+        node = todo.pop()
+        yield node
+        if isinstance(node, ast.IfExp):
+            todo.append(node.test)
+        elif isinstance(node, ast.BoolOp):
+            todo.append(node.values[0])
+        elif isinstance(node, ast.Compare):
+            todo += [node.left, node.comparators[0]]
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            todo.append(node.generators[0].iter)
+        elif not isinstance(node, ast.Lambda):
+            todo += list(ast.iter_child_nodes(node))
