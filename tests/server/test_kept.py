@@ -505,6 +505,96 @@ def test_only_models_whose_functions_have_changed_are_traced_again(run, monkeypa
     run(test)
 
 
+DOUBTFUL = (
+    "        if flag:\n",
+    '        """Not \\w."""\n        if flag is 3:\n            x = 1[0]\n        if flag:\n',
+)
+"""An edit after which Python warns of the text where it parses and where it compiles it."""
+
+
+def test_what_python_warns_of_in_a_text_is_no_output_whatever_filters_the_file_sets(run):
+    async def test(both: Both) -> None:
+        found = []
+        for action in ("default", "error", "always"):
+            text = TEXT.replace("import math", f"import math\nimport warnings; warnings.simplefilter({action!r})")
+            doubtful = text.replace(*DOUBTFUL)
+            for each in (text, doubtful, doubtful.replace("x = x * 2", "x = x * 3")):
+                used = both.used
+                one, cold = await both.records(each)
+                assert one == cold and cold["output"] == "", action
+            assert both.used - used == FORKS, action
+            found.append([(each["code"], [given["code"] for given in each["findings"]]) for each in cold["targets"]])
+        assert found[0] == found[1] == found[2]
+
+    run(test)
+
+
+ENDLESS = """import torch
+from torch import nn
+
+
+def below(depth, made):
+    return below(depth - 1, made) if depth else made()
+
+
+# fxlens: below(0, Block)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.blocks = nn.ModuleList(type(self)() for _ in range(2))
+
+    def forward(self, x):
+        return x
+"""
+
+
+def test_an_endless_recursion_is_said_as_one_however_deep_the_stack_was_before(run):
+    async def test(both: Both) -> None:
+        deeper = [f"\n\n# fxlens: below({25 * n}, Block{n})\nclass Block{n}(Block):\n    pass\n" for n in range(1, 4)]
+        request = Request(
+            str(both.path), ENDLESS + "".join(deeper), str(both.path.parent), limits=Limits(deadline=60.0)
+        )
+        record = await trace.run(both.cold, request)
+        found = [(target["name"], *target["findings"]) for target in record["targets"]]
+        said = {(each["code"], each["message"].removeprefix(name), str(each["span"])) for name, each in found}
+        assert len(found) == 4 and len(said) == 1
+        ((code, message, _),) = said
+        assert code == "FX310" and message.endswith(": RecursionError: maximum recursion depth exceeded")
+        begins = ENDLESS[: ENDLESS.index("type(self)")].split("\n")
+        span = found[0][1]["span"]
+        assert (span["line"], span["column"]) == (len(begins), len(begins[-1]))
+
+    run(test)
+
+
+def test_what_is_written_at_the_end_of_a_text_is_where_it_ends_now(run, monkeypatch):
+    monkeypatch.setattr(kept, "_TRACED", 9)  # all are compared with one rehearsal
+
+    async def test(both: Both) -> None:
+        text = NOTHING_SAID.rstrip()
+        for end in ("", "", "\n", "\n\n", "\n# the end", ""):
+            one, other = await both.records(text + end)
+            assert one == other, end
+        assert len(both.told) == 5 * FORKS
+
+    run(test)
+
+
+def test_what_a_fix_writes_is_in_the_style_that_the_text_has_now(run, monkeypatch):
+    monkeypatch.setattr(kept, "_TRACED", 9)  # all are compared with one rehearsal
+
+    async def test(both: Both) -> None:
+        text = NOTHING_SAID.replace("class Norm(", "def unused(x):\n    return x + 1\n\n\nclass Norm(")
+        step = text.replace("    return x + 1", "  return x + 1")
+        for each in (text, text, step, text.replace("\n", "\r\n"), text, text):
+            one, other = await both.records(each)
+            assert one == other
+        assert len(both.told) == 5 * FORKS
+
+    run(test)
+
+
 KNOWN = {
     "a line that is read": "    def __init__(self):\n        import sys\n        sys._getframe().f_lineno\n",
     "a line that is printed": "    def __init__(self):\n        import warnings\n        warnings.warn('said')\n",

@@ -12,11 +12,12 @@ from fxlib.diagnosis.engine.failures import Failure, about_tracing, rule_of
 from fxlib.diagnosis.engine.findings import first_line
 from fxlib.diagnosis.engine.frames import constant, raising_frame
 from fxlib.diagnosis.engine.place import Place, within
+from fxlib.diagnosis.engine.raised import way_of
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.trees import ancestors, span_of
 from fxlib.diagnosis.report import Related
 from fxlib.diagnosis.rules import RULES
-from fxlib.ir import span as spans
+from fxlib.ir.span import is_hidden
 
 __all__ = [
     "checks_proxy", "failure_of", "found_in_tests", "misled", "note_swallowed", "place_of_error", "proxies_read",
@@ -27,12 +28,8 @@ __all__ = [
 def place_of_error(run: Run, error: BaseException) -> Place | None:
     """The user's innermost expression that raised ``error``."""
     site: Any = None
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not spans.is_hidden(code.co_filename):
-            site = (code, trace.tb_lasti, site)
-        trace = trace.tb_next
+    for trace in way_of(error, is_hidden):
+        site = (trace.tb_frame.f_code, trace.tb_lasti, site)
     return run.place_at(site)
 
 

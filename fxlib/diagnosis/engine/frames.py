@@ -10,6 +10,7 @@ from typing import Any
 
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.engine.raised import way_of
 from fxlib.ir.span import is_hidden
 
 __all__ = ["constant", "raising_frame", "users_frame"]
@@ -25,13 +26,8 @@ def users_frame() -> FrameType | None:
 
 def raising_frame(error: BaseException) -> FrameType | None:
     """The user's innermost frame in the traceback of ``error``."""
-    found = None
-    trace = error.__traceback__
-    while trace is not None:
-        if not is_hidden(trace.tb_frame.f_code.co_filename):
-            found = trace.tb_frame
-        trace = trace.tb_next
-    return found
+    way = way_of(error, is_hidden)
+    return way[-1].tb_frame if way else None
 
 
 def constant(node: ast.expr, frame: FrameType | None) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 from fxlens import record
 from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
-from . import alone, assumed, fallbacks, hub, network, tokenizers
+from . import alone, assumed, fallbacks, hub, network, text_warnings, tokenizers
 from .assume import sandbox
 from .errors import brief
 from .scope import AttrDict, class_named, scope, spelled
@@ -278,10 +278,11 @@ def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = Fal
         module = getattr(namespace, source.text)
         return module, _on_meta(module)
     code = compile(source.text, "<fxlens construct>", "eval")
-    if source.source in FOUND:
-        with sandbox.trial(_SECONDS):
+    try:
+        with sandbox.trial(_SECONDS) if source.source in FOUND else contextlib.nullcontext():
             return _evaluate(code, namespace, kind, real)
-    return _evaluate(code, namespace, kind, real)
+    finally:
+        text_warnings.leave_out()
 
 
 def _evaluate(code: Any, namespace: ModuleType, kind: type, real: bool) -> tuple[Any, bool]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 
 _LONGEST = 300
+_TOO_DEEP = "maximum recursion depth exceeded"
+"""Python adds what it was doing, which depends on how deep the stack was where an endless recursion began."""
 
 
 def brief(error: BaseException | None) -> str:
@@ -22,9 +24,10 @@ def brief(error: BaseException | None) -> str:
 def text_of(error: BaseException | None) -> str:
     """Its message, even if its own code raises."""
     try:
-        return str(error)
+        text = str(error)
     except BaseException as broken:
         return f"(its message cannot be read: {type(broken).__name__})"
+    return _TOO_DEEP if isinstance(error, RecursionError) and text.startswith(_TOO_DEEP) else text
 
 
 def of_property(error: AttributeError) -> BaseException:

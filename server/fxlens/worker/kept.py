@@ -164,11 +164,10 @@ def get_ready(message: Json) -> None:
 
     job = _Silent(message)
     try:
-        with reading.noting_warnings() as warned:
-            read = reading.whole(job, ast.parse(job.text))
-            module = _replace_functions(job, read.tree)
+        read = reading.whole(job, ast.parse(job.text))
+        module = _replace_functions(job, read.tree)
         missing = main_block.missing(vars(_kept.namespace), read.tree)
-        if module is not None and missing is not None and not warned and reading.prepared(read):
+        if module is not None and missing is not None and reading.prepared(read):
             current, code = module
             before = {id(new): old for old, new in current.items()}
             functions = [each and before.get(id(each)) for each in codes.of_functions(read.parts, code)]
@@ -216,9 +215,8 @@ def grafted(job: Job) -> tuple[reading.Reading, ModuleType] | None:
     exchanged: dict[int, CodeType] = {}
     if graft.function is not None:
         identity, part = now.functions[graft.number], now.reading.parts[graft.number]
-        with reading.noting_warnings() as warned:
-            code = codes.compiled(graft.function, part.classes, graft.reading.imports, job.path, _kept.code)
-        if identity is None or code is None or warned:
+        code = codes.compiled(graft.function, part.classes, graft.reading.imports, job.path, _kept.code)
+        if identity is None or code is None:
             return None
         if not codes.match(_kept.codes[identity], code, _kept.ran, _kept.live, exchanged):
             return None

@@ -54,11 +54,6 @@ class Moves:
         return found
 
 
-def units(tree: ast.Module) -> list[Unit]:
-    """The units of a file without the trailing one."""
-    return [part.unit for part in parts(tree)]
-
-
 def inside(*trees: ast.AST) -> set[int]:
     """The lines that start within an expression, where a blank line or a ``#`` may be part of a string."""
     found: set[int] = set()
@@ -69,7 +64,7 @@ def inside(*trees: ast.AST) -> set[int]:
 
 
 def between(old: str, before: Sequence[Unit], within: Collection[int], new: str, after: Sequence[Part]) -> Moves | None:
-    """The effect of an edit; None if more than functions has changed. ``before`` and ``within`` are the `units` of the
+    """The effect of an edit; None if more than functions has changed. ``before`` and ``within`` are the units of the
     old text and the lines `inside` of its expressions, ``after`` the parts of the new one."""
     if [unit[2] for unit in before] != [part.unit[2] for part in after]:
         return None
@@ -90,6 +85,8 @@ def between(old: str, before: Sequence[Unit], within: Collection[int], new: str,
             found.lines.update(zip(*((rows, to) if alike else (code, code_now)), strict=True))
             if not alike or function:  # comments of a function may occur in a fix
                 found.respaced.add(number)
+                if not rows:  # the text ended with the unit before, and so what a fix writes at its end is there
+                    found.respaced.add(number - 1)
         elif function:
             found.changed.add(number)
             found.respaced.add(number)
@@ -122,7 +119,7 @@ def _of_changed(old: Sequence[str], rows: range, new: Sequence[str], to: range) 
 
 
 def parts(tree: ast.Module) -> list[Part]:
-    """The units with their content."""
+    """The units with their content, without the trailing one."""
     found: list[Part] = []
     end = 0
     for node, classes in _statements(tree.body):

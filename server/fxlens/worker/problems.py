@@ -33,7 +33,7 @@ def name_span(job: Job, target: Target) -> Span:
 
 def raised(job: Job, target: Target, error: BaseException, doing: str) -> Finding:
     """The finding for a class whose code raised during ``doing``."""
-    span = tracebacks.of_traceback(error.__traceback__, job.path) or name_span(job, target)
+    span = tracebacks.of_error(error, job.path) or name_span(job, target)
     code, text = "FX199", f"{target.name} could not be traced: {doing} raised {brief(error)}"
     if isinstance(error, SystemExit):
         code, text = "FX306", f"{target.name} ended the process: {doing} called sys.exit({error.code!r})"
@@ -83,7 +83,7 @@ def unusable_tracer(job: Job, error: BaseException) -> Finding:
 def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
     """The file raised during execution; ``partly`` if its classes exist nevertheless."""
     if partly:
-        span = tracebacks.of_traceback(error.__traceback__, job.path)
+        span = tracebacks.of_error(error, job.path)
         missing = placeholders.MARK in text_of(error)
         fails = "uses a package that cannot be imported" if missing else f"raises {brief(error)}"
         text = f"This statement {fails}. The classes of the file were traced without it"
@@ -100,7 +100,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
             text += f". {outside.notes[-1].text}"
         grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
         return record.finding(code, grade, text, span, related=_raised_by(job, error))
-    span = tracebacks.of_traceback(error.__traceback__, job.path)
+    span = tracebacks.of_error(error, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span
     if isinstance(error, SystemExit):

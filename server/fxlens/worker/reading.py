@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -221,14 +219,13 @@ def _function(rows: Sequence[str], first: int, part: moves.Part, code: Sequence[
         return None
     line, indented = first + blank, source[0][:1] in (" ", "\t", "\f")
     head = "\n" * (line - 2) + "class _:\n" if indented and line > 1 else "\n" * (line - 1)
-    with noting_warnings() as warned:
-        try:
-            body: list[Any] = ast.parse("".join([head, *(f"{row}\n" for row in source)])).body
-        except parsing.ERRORS:
-            return None
+    try:
+        body: list[Any] = ast.parse("".join([head, *(f"{row}\n" for row in source)])).body
+    except parsing.ERRORS:
+        return None
     found = body[0].body if indented and len(body) == 1 else body
     before = part.nodes[0]
-    if warned or len(found) != 1 or type(found[0]) is not type(before) or _defined(found[0]) != _defined(before):
+    if len(found) != 1 or type(found[0]) is not type(before) or _defined(found[0]) != _defined(before):
         return None
     return found[0]  # type: ignore[return-value]
 
@@ -264,15 +261,3 @@ def _on_lines(found: Candidates, line: Callable[[int], int]) -> Candidates:
         for each in found.targets
     ]  # fmt: skip
     return replace(found, targets=moved)
-
-
-@contextmanager
-def noting_warnings() -> Iterator[list[object]]:
-    """Collects Python's warnings about a text in the list instead of printing them."""
-    found: list[object] = []
-    before = warnings.showwarning
-    warnings.showwarning = lambda message, *_, **__: found.append(message)
-    try:
-        yield found
-    finally:
-        warnings.showwarning = before

@@ -17,17 +17,16 @@ _STDLIB = tuple(os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", 
 _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
-def of_traceback(traceback: TracebackType | None, path: str) -> Span | None:
-    """The innermost expression of ``path`` in the traceback; None if it is not in it."""
-    wanted, found = key(path), None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if key(code.co_filename) == wanted:
-            found = (code, traceback.tb_lasti, traceback.tb_lineno)
-        traceback = traceback.tb_next
-    if found is None:
+def of_error(error: BaseException, path: str) -> Span | None:
+    """The innermost expression of ``path`` in the traceback, or the call that begins the second round of an endless
+    recursion; None if it is not in it."""
+    from fxlib.diagnosis.engine.raised import way_of
+
+    wanted = key(path)
+    way = way_of(error, lambda file: key(file) != wanted)
+    if not way:
         return None
-    code, lasti, line = found
+    code, lasti, line = way[-1].tb_frame.f_code, way[-1].tb_lasti, way[-1].tb_lineno
     if hasattr(code, "co_positions"):
         for number, position in enumerate(code.co_positions()):
             first, last, column, end = position

@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from fxlens.ipc.protocol import Json
-from fxlens.sources import targets
+from fxlens.sources import positions, targets
 from fxlens.sources.files import state_of
 
 from . import isolation, kept, moves, user_file
@@ -64,7 +64,8 @@ class Rehearsal(Nothing):
     def __init__(self, path: str, text: str, tree: ast.Module, namespace: ModuleType) -> None:
         isolation.step_back()
         self._path, self._text = path, text
-        self._units, self._inside = moves.units(tree), moves.inside(tree)
+        parts = moves.parts(tree)
+        self._units, self._inside, self._style = [part.unit for part in parts], moves.inside(tree), _style(text, parts)
         self._own = {each for each in vars(namespace).values() if isinstance(each, type)}
         self._classes = {}
         for name, node in targets.classes(tree):
@@ -125,7 +126,7 @@ class Rehearsal(Nothing):
         }  # fmt: skip
         return {
             "text": self._text, "units": self._units, "inside": sorted(self._inside), "files": files, "targets": noted,
-            "printed": kept.printed(),
+            "printed": kept.printed(), "style": self._style,
         }  # fmt: skip
 
     def _units_of(self, lines: Iterable[int]) -> list[int]:
@@ -253,14 +254,27 @@ def earlier(path: str, learnt: Json | None, text: str, parts: list[moves.Part]) 
         return None
     before = learnt["text"]
     now = moves.between(before, [tuple(each) for each in learnt["units"]], {*learnt["inside"]}, text, parts)
-    if now is None or _quotes(before) != _quotes(text):
+    if now is None or _style(text, parts) != learnt["style"]:
         return None
     return Earlier(path, learnt, now, text)
 
 
-def _quotes(text: str) -> bool:
-    """The preferred quotation mark of a text, as for fixes."""
-    return text.count("'") > text.count('"')
+def _style(text: str, parts: list[moves.Part]) -> list[object]:
+    """What fixes do as the text does: which quotes it prefers, how its lines end, and how far it indents."""
+    return [text.count("'") > text.count('"'), positions.line_end(text), _indentation(text, parts)]
+
+
+def _indentation(text: str, parts: list[moves.Part]) -> str:
+    """That of the first function or class whose body is indented."""
+    lines = positions.lines_of(text)
+    for number, part in enumerate(parts):
+        node: Any = part.nodes[0] if part.nodes and part.unit[2] else None
+        if part.classes or not (part.is_head or node):
+            continue
+        row = lines[(parts[number + 1].begins if part.is_head else node.body[0].lineno + part.moved) - 1]
+        if indentation := row[: len(row) - len(row.lstrip())]:
+            return indentation
+    return ""
 
 
 def _state(sent: Any) -> object:

@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import import_name, key
 
-from . import definitions, imports, made_folders, main_block, obstacles, programs, script_arguments, stacks
+from . import (
+    definitions,
+    imports,
+    made_folders,
+    main_block,
+    obstacles,
+    programs,
+    script_arguments,
+    stacks,
+    text_warnings,
+)
 from .errors import text_of
 from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
@@ -243,6 +253,7 @@ def load(
                 finder.executed[key(path)] = rest
                 return rest
             finally:
+                text_warnings.leave_out()
                 replaced.modules.update(placeholders.replaced)
                 replaced.former.update(placeholders.former)
     raise AssertionError("the last try returns or raises")

@@ -65,6 +65,7 @@ def preload() -> dict:
         compiler.put_off()
     importlib.import_module("fxlens.worker.warmup").run()
     importlib.import_module("fxlens.worker.bytecode").keep_elsewhere()
+    importlib.import_module("fxlens.worker.text_warnings").leave_out()
     gc.freeze()
     gc.enable()
     return hello

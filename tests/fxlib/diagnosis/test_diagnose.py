@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import os
 import random
 import subprocess
@@ -294,6 +295,31 @@ def test_endless_recursion_is_said():
 
     report = fxlib.diagnose(forward, torch.randn(3))
     assert report.codes() == ["FX310"] and not report.traces
+
+
+class Rounds(nn.Module):
+    def forward(self, x):
+        return self.twice(x)
+
+    def twice(self, x):
+        x = torch.relu(x)
+        return self.forward(x + x)
+
+
+def _below(depth, function):
+    return _below(depth - 1, function) if depth else function()
+
+
+def test_an_endless_recursion_is_said_as_one_however_deep_the_stack_was_before():
+    found = {
+        (each.code, each.message, each.span.line, each.span.column, *[note.message for note in each.related])
+        for depth in range(3)
+        for each in _below(depth, lambda: fxlib.diagnose(Rounds())).findings
+    }
+    line = inspect.getsourcelines(Rounds.twice)[1] + 2
+    (code, _, at, column, *notes) = found.pop()
+    assert (code, at, column) == ("FX310", line, 15) and not found
+    assert any(note.endswith("RecursionError: maximum recursion depth exceeded") for note in notes)
 
 
 def test_a_lambda_and_a_closure():
