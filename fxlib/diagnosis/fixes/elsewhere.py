@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["derived", "mentioned", "other_callers"]
+__all__ = ["derived", "imported_as", "mentioned", "other_callers"]
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
@@ -109,7 +109,7 @@ def other_callers(source: Source, function: FunctionNode) -> str | None:
     line = _used_apart(source, name)
     if line is not None:
         return f"line {line}"
-    patterns = rf"\b{re.escape(name)}\b", _imported_as(source.file)
+    patterns = rf"\b{re.escape(name)}\b", imported_as(source.file)
     for path, text in _matching(source.file, patterns):
         with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
             if _used_apart(Source(path, text.decode()), name) is None:
@@ -133,10 +133,10 @@ def _used_apart(source: Source, name: str) -> int | None:
 def derived(source: Source, owner: ast.ClassDef) -> str | None:
     """Another file of the project with a class that derives from one of this file."""
     bases = rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name)}\b"
-    return mentioned(source.file, bases, _imported_as(source.file))
+    return mentioned(source.file, bases, imported_as(source.file))
 
 
-def _imported_as(file: str) -> str:
+def imported_as(file: str) -> str:
     """What another file says to import something of this one: the name of the module, or that of a package it is in,
     which may pass it on, or nothing but dots."""
     path = Path(file)

@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from fxlib.diagnosis.fixes.elsewhere import other_callers
+from fxlib.diagnosis.fixes.elsewhere import derived, imported_as, other_callers
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
+from fxlib.diagnosis.fixes.given import AN_INT, Given, to_attribute, to_name
 from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.source import FunctionNode
@@ -33,7 +33,8 @@ _LAYER = re.compile(
     r"\w+Pad\dd|Pixel\w+|Flatten|Unflatten|Fold|Unfold|ReLU6?|GELU|SiLU|Mish|ELU|CELU|SELU|PReLU|RReLU|LeakyReLU|GLU|"
     r"Sigmoid|LogSigmoid|Hard\w+|Soft\w+|LogSoftmax|Tanh|Tanhshrink|Threshold|ChannelShuffle)$"
 )
-_OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(Identity|Sequential|MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
+_OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
+_FLAG = re.compile(r"^(return_\w+|as_tuple|need_\w+|output_\w+|with_\w+|keep_\w+)$")
 """These give a tensor too, where they are given one."""
 
 # Functions of torch that take something else first, or give something else.
@@ -49,33 +50,37 @@ _MAKERS = re.compile(
     r"concat|concatenate|\w*stack|block_diag|einsum|scalar_tensor|from_numpy|\w*_window)(_like)?$"
 )
 _SEVERAL = {
-    "chunk", "split", "split_with_sizes", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "topk", "sort",
-    "unique", "unique_consecutive", "nonzero_static", "svd", "eig", "eigh", "qr", "slogdet", "max", "min", "median",
-    "mode", "kthvalue", "cummax", "cummin", "aminmax", "std_mean", "var_mean", "frexp", "where", "max_pool1d",
-    "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "gradient", "lu", "triangular_solve",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "aminmax", "chunk", "cummax", "cummin",
+    "dsplit", "eig", "eigh", "fractional_max_pool2d", "fractional_max_pool3d", "frexp", "geqrf", "gradient", "gru",
+    "histogram", "histogramdd", "hsplit", "kthvalue", "lobpcg", "lstm", "lu", "lu_unpack", "max", "max_pool1d",
+    "max_pool2d", "max_pool3d", "median", "min", "mode", "multi_head_attention_forward", "native_batch_norm",
+    "native_dropout", "native_group_norm", "native_layer_norm", "nonzero_static", "pca_lowrank", "qr", "rnn_relu",
+    "rnn_tanh", "slogdet", "sort", "split", "split_with_sizes", "std_mean", "svd", "svd_lowrank", "tensor_split",
+    "topk", "triangular_solve", "unbind", "unique", "unique_consecutive", "unravel_index", "var_mean", "vsplit",
+    "where",
 }  # fmt: skip
 """What gives several tensors, or one or several."""
 _PLAIN = {
-    "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "ndimension", "stride", "data_ptr", "element_size",
-    "is_contiguous", "is_floating_point", "is_complex", "get_device", "type", "equal", "allclose", "storage", "names",
+    "allclose", "apply_", "backward", "data_ptr", "dim", "dim_order", "element_size", "equal", "get_device",
+    "has_names", "is_complex", "is_contiguous", "is_floating_point", "item", "map_", "names", "ndim", "ndimension",
+    "nelement", "numel", "numpy", "qscheme", "size", "storage", "storage_offset", "stride", "tolist", "type",
+    "untyped_storage",
 }  # fmt: skip
 """Methods that give no tensor."""
 
 # What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
 _OF_TENSORS = {
     "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat",
-    "ceil", "chunk", "clamp", "clamp_", "clone", "contiguous", "copy_", "cos", "cpu", "cuda", "cumprod", "cumsum",
-    "data", "detach", "device", "dim", "div", "div_", "double", "dtype", "eq", "erf", "exp", "exp_", "expand",
-    "expand_as",
-    "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt", "half", "index_add", "index_copy",
-    "index_fill", "index_select", "inverse", "is_cuda", "isfinite", "isinf", "isnan", "item", "le", "log",
-    "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
+    "ceil", "chunk", "clamp", "clamp_", "contiguous", "copy_", "cos", "cumprod", "cumsum", "dim", "div", "div_", "eq",
+    "erf", "exp", "exp_", "expand", "expand_as", "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
+    "index_add", "index_copy", "index_fill", "index_select", "inverse", "isfinite", "isinf", "isnan", "item", "le",
+    "log", "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
     "masked_select", "matmul", "max", "mean", "min", "mm", "movedim", "mul", "mul_", "narrow", "ndim", "ndimension",
     "ne", "neg", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel", "permute", "pow",
     "prod", "reciprocal", "relu", "relu_", "requires_grad_", "reshape", "reshape_as", "roll", "round", "rsqrt",
     "scatter", "scatter_", "scatter_add", "select", "shape", "sigmoid", "sign", "sin", "size", "softmax", "sqrt",
-    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "to", "tolist", "topk", "transpose", "tril", "triu",
-    "type_as", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
+    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "tolist", "topk", "transpose", "tril", "triu", "unbind",
+    "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
 }  # fmt: skip
 _KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
 """Attributes of tensors that are tensors."""
@@ -99,6 +104,12 @@ def is_number(site: Site, node: ast.AST) -> bool:
 def is_tuple(site: Site, node: ast.AST) -> bool:
     """Whether it is a tuple: a shape, a part or a sum of such, or the tensors that `chunk` and the like give."""
     return _Asked(site).several(node, site.function)
+
+
+def layers_of(site: Site, called: ast.expr) -> list[str | FunctionNode]:
+    """The layers of torch.nn that a call runs, by their names, and functions of the file; nothing where any of it is
+    not known."""
+    return _Asked(site)._run_by(called, site.function)
 
 
 def assumed(
@@ -182,21 +193,16 @@ class _Asked:
         if not self.tensors:
             return isinstance(node, ast.Attribute) and self._of_attribute(node, function)
         if isinstance(node, ast.Subscript):
-            return self.holds(node.value, function) or (
-                isinstance(node.slice, ast.Constant)
-                and not self._is_shape(node.value)
-                and self.several(node.value, function)
-            )
+            items = isinstance(node.slice, ast.Constant) and self.of_tensors(node.value, function)
+            return items or self.holds(node.value, function)
         if isinstance(node, ast.Attribute):
             kept = node.attr in _KEPT and self.holds(node.value, function)
             return kept or self._of_attribute(node, function)
         return isinstance(node, ast.Call) and self._called(node, function)
 
     def several(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
-        """Whether it is a tuple: of tensors, or of sizes."""
-        if isinstance(node, ast.Tuple):
-            return True
-        if self._is_shape(node):
+        """Whether it is a tuple: of tensors, of sizes, or of anything."""
+        if isinstance(node, ast.Tuple) or self._is_shape(node, function):
             return True
         if isinstance(node, ast.Subscript):
             return isinstance(node.slice, ast.Slice) and self.several(node.value, function)
@@ -204,14 +210,7 @@ class _Asked:
             return isinstance(node.op, ast.Add) and all(self.several(e, function) for e in (node.left, node.right))
         if isinstance(node, ast.Call):
             name = self.site.call_name(node) or ""
-            if name == "tuple":
-                return True
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            base = node.func.value if isinstance(node.func, ast.Attribute) else None
-            count = len(node.args) + len(node.keywords) - (name == f"torch.{method}")
-            if method not in _SEVERAL or (method in ("max", "min", "median", "where") and not count):
-                return False
-            return name == f"torch.{method}" or (base is not None and self.holds(base, function))
+            return name == "tuple" or self.of_tensors(node, function)
         if isinstance(node, ast.Name):
             given = list(to_name(self.source, node.id, function))
             return bool(given) and self._once(
@@ -219,11 +218,34 @@ class _Asked:
             )
         return False
 
-    @staticmethod
-    def _is_shape(node: ast.AST | None) -> bool:
-        if isinstance(node, ast.Call):
-            return isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args
-        return isinstance(node, ast.Attribute) and node.attr == "shape"
+    def of_tensors(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        """Whether it is a tuple of nothing but tensors."""
+        if isinstance(node, ast.Tuple):
+            return bool(node.elts) and all(self.holds(each, function) for each in node.elts)
+        if isinstance(node, ast.Name):
+            given = list(to_name(self.source, node.id, function))
+            return bool(given) and self._once(
+                ("of tensors", node.id, function), lambda: all(self.of_tensors(value, where) for value, where in given)
+            )
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _SEVERAL:
+            return False
+        method, of_torch = node.func.attr, self.site.call_name(node) == f"torch.{node.func.attr}"
+        count = len(node.args) + len(node.keywords) - of_torch
+        if method in ("max", "min", "median", "where") and not count:
+            return False
+        return of_torch or self.holds(node.func.value, function)
+
+    def _is_shape(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        if isinstance(node, ast.Call) and not node.args:
+            node = node.func if getattr(node.func, "attr", "") == "size" else None
+        elif getattr(node, "attr", "") != "shape":
+            return False
+        if not isinstance(node, ast.Attribute):
+            return False
+        # The object's own, or that of its settings, may be a list.
+        base, me = node.value, self_name(self.source, function) if function is not None else None
+        plain = isinstance(base, ast.Name | ast.Call) and getattr(base, "id", "") != me
+        return plain or self.holds(base, function)
 
     def _is_annotated(self, annotation: ast.expr | None) -> bool:
         text = annotation.value if isinstance(annotation, ast.Constant) else annotation and ast.unparse(annotation)
@@ -246,13 +268,23 @@ class _Asked:
             return False
         owner = self.source.class_of(function) if function is not None else None
         given = list(to_attribute(self.source, owner, node.attr))
-        return bool(given) and self._once(
-            (owner, me, node.attr), lambda: all(self.holds(value, where) for value, where in given)
+        return (
+            bool(given)
+            and not self._is_set_elsewhere(node.attr)
+            and self._once((owner, me, node.attr), lambda: all(self.holds(value, where) for value, where in given))
         )
+
+    def _is_set_elsewhere(self, attribute: str) -> bool:
+        """Whether another file that uses this one, such as one with a child of the class, sets such an attribute."""
+        setting = rf"\.{re.escape(attribute)}\s*=[^=]"
+        return self.site.mentioned(setting, imported_as(self.source.file)) is not None
 
     def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
         name = self.site.call_name(call) or ""
         package, _, last = name.rpartition(".")
+        flags = [each for each in call.keywords if each.arg is None or _FLAG.match(each.arg)]
+        if not all(isinstance(each.value, ast.Constant) and not each.value.value for each in flags):
+            return False  # asked for something else, too, perhaps
         if package in ("torch.nn.functional", "torch.special"):
             return last not in _SEVERAL
         if package == "torch":
@@ -266,65 +298,97 @@ class _Asked:
         if isinstance(call.func, ast.Attribute):
             method, base = call.func.attr, call.func.value
             one = method in ("max", "min", "median") and not call.args and not call.keywords
-            if (one or method not in _SEVERAL | _PLAIN) and self.holds(base, function):
+            plain = method in _PLAIN or method.startswith(("is_", "register_", "_"))
+            if (one or not (plain or method in _SEVERAL)) and self.holds(base, function):
                 return True
         run = self._run_by(call.func, function)
         return bool(run) and all(map(self._gives, run))
 
-    def _run_by(self, called: ast.expr, function: FunctionNode | None) -> list[str | FunctionNode]:
+    def _run_by(self, called: ast.expr, function: FunctionNode | None, first: bool = False) -> list[str | FunctionNode]:
         """What a call runs: layers of torch.nn by their names, and functions of the file; nothing where any of it is
-        not known."""
-        found = [*self._modules(called, function, 0)]
+        not known. Of a Sequential it is the last layer, or the ``first``."""
+        found = [*self._modules(called, function, first, 0)]
         return [each for each in found if each is not None] if None not in found else []
 
     def _modules(
-        self, node: ast.AST | None, function: FunctionNode | None, depth: int
+        self, node: ast.AST | None, function: FunctionNode | None, first: bool, depth: int
     ) -> Iterator[str | FunctionNode | None]:
         me = self_name(self.source, function) if function is not None else None
         tree = self.source.tree
         if depth > 4:
             yield None
         elif isinstance(node, ast.Name):
+            given = list(to_name(self.source, node.id, function))
             plain = next((s for s in tree.body if isinstance(s, FunctionNode) and s.name == node.id), None)
-            if plain is not None:
+            if plain is not None and len(given) == 1:
                 yield plain
                 return
-            given = list(to_name(self.source, node.id, function))
             for value, where in given or [(None, None)]:
-                yield from self._made(value, where, depth + 1)
+                yield from self._made(value, where, first, depth + 1)
         elif isinstance(node, ast.Attribute) and me is not None and getattr(node.value, "id", None) == me:
             owner = self.source.class_of(function) if function is not None else None
             method = next((s for s in getattr(owner, "body", ()) if getattr(s, "name", "") == node.attr), None)
             if isinstance(method, FunctionNode):
-                yield method
+                yield method if self._is_the_only(method, owner) else None
                 return
             given = list(to_attribute(self.source, owner, node.attr))
+            if self._is_set_elsewhere(node.attr):
+                yield None
             for value, where in given or [(None, None)]:
-                yield from self._made(value, where, depth + 1)
+                yield from self._made(value, where, first, depth + 1)
+            for value, where in self._added_to(node.attr):
+                yield from self._made(value, where, first, depth + 1)
         elif isinstance(node, ast.Subscript):
-            yield from self._modules(node.value, function, depth + 1)
+            yield from self._modules(node.value, function, first, depth + 1)
         else:
             yield None
 
+    def _is_the_only(self, method: FunctionNode, owner: ast.ClassDef | None) -> bool:
+        """Whether no child of a class has a method of that name."""
+        same = [each for each in self.source.nodes if isinstance(each, FunctionNode) and each.name == method.name]
+        own = [each for each in same if self.source.class_of(each) is not owner]
+        children = (
+            each
+            for each in map(self.source.class_of, own)
+            if each is not None and owner is not None and any(owner.name in ast.unparse(base) for base in each.bases)
+        )
+        outside = derived(self.source, owner) if owner is not None and self.site.project else None
+        return outside is None and next(children, None) is None
+
+    def _added_to(self, attribute: str) -> Given:
+        """What is added to a list of that name after it was made."""
+        for node in self.source.nodes:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+                continue
+            adds = node.func.attr in ("append", "extend", "insert", "add_module")
+            if adds and getattr(node.func.value, "attr", None) == attribute:
+                yield node.args[-1], self.source.function_of(node)
+
     def _made(
-        self, value: ast.AST | None, function: FunctionNode | None, depth: int
+        self, value: ast.AST | None, function: FunctionNode | None, first: bool, depth: int
     ) -> Iterator[str | FunctionNode | None]:
         """The modules that an expression makes, by the names of their classes, or their forward."""
         if isinstance(value, ast.IfExp):
-            yield from self._made(value.body, function, depth)
-            yield from self._made(value.orelse, function, depth)
+            yield from self._made(value.body, function, first, depth)
+            yield from self._made(value.orelse, function, first, depth)
         elif isinstance(value, ast.List | ast.Tuple):
             for each in value.elts:
-                yield from self._made(each, function, depth)
+                yield from self._made(each, function, first, depth)
         elif isinstance(value, ast.ListComp | ast.GeneratorExp):
-            yield from self._made(value.elt, function, depth)
+            yield from self._made(value.elt, function, first, depth)
         elif isinstance(value, ast.Subscript):
-            yield from self._modules(value.value, function, depth + 1)
+            yield from self._modules(value.value, function, first, depth + 1)
         elif isinstance(value, ast.Call):
             name = self.site.bindings.resolve(value.func) or ""
-            if name == "torch.nn.ModuleList" and len(value.args) == 1:
-                yield from self._made(value.args[0], function, depth)
+            if name == "torch.nn.ModuleList" and len(value.args) <= 1:
+                for each in value.args:
+                    yield from self._made(each, function, first, depth)
                 return
+            if name == "torch.nn.Sequential" and value.args:
+                yield from self._made(value.args[0 if first else -1], function, first, depth)
+                return
+            if any(each.arg is None or _FLAG.match(each.arg) for each in value.keywords):
+                yield None
             classes = (s for s in self.source.tree.body if isinstance(s, ast.ClassDef) and s.name == name)
             made = next(classes, None)
             forward = next((s for s in getattr(made, "body", ()) if getattr(s, "name", "") == "forward"), None)
@@ -413,6 +477,9 @@ class _Asked:
                 )
         if isinstance(expression, ast.Attribute) and _is_of(name, expression.value):
             return expression.attr in _OF_TENSORS and isinstance(expression.ctx, ast.Load)
+        if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Tuple):
+            # `x[:, 0]`
+            return _is_of(name, expression.value) and any(isinstance(each, ast.Slice) for each in expression.slice.elts)
         if not isinstance(expression, ast.Call):
             return False
         called = expression.func
@@ -423,7 +490,7 @@ class _Asked:
             return not (_NOT_OF_TENSORS.match(last) or last in ("numel",))
         if package == "torch.nn.functional":
             return True
-        run = self._run_by(called, function)
+        run = self._run_by(called, function, first=True)
         return bool(run) and all(map(self._takes, run))
 
     def _takes(self, run: str | FunctionNode) -> bool:
@@ -480,7 +547,8 @@ def _always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a block, and those of every `with` in it."""
     for statement in block:
         yield statement
-        if isinstance(statement, ast.With):
+        # Others may take what is raised in them for nothing.
+        if isinstance(statement, ast.With) and all("no_grad" in ast.unparse(each) for each in statement.items):
             yield from _always(statement.body)
 
 
@@ -491,6 +559,8 @@ def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
     todo: list[ast.AST] = [
         each for each in ast.iter_child_nodes(statement) if not isinstance(each, ast.stmt | ast.ExceptHandler)
     ]
+    if isinstance(statement, ast.Assert):
+        todo = [statement.test]  # the message is made only where it fails
     if isinstance(statement, ast.Try | ast.Match):
         todo = [statement.subject] if isinstance(statement, ast.Match) else []
     while todo:

@@ -6,6 +6,7 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
+from fxlib.diagnosis.fixes.fresh import is_fresh, kept_by_another
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import analyse, self_name
 from fxlib.diagnosis.fixes.tensors import assumed
@@ -83,7 +84,7 @@ def setitem_functional(site: Site) -> list[Draft]:
 
     def assigned(text: str, edits: list[Edit], title: str) -> Draft:
         scattered = [] if plain_number or isinstance(statement, ast.AugAssign) else [statement.value]
-        hazard = assumed(site, tensors=[target.value, *scattered])
+        hazard = assumed(site, tensors=[target.value, *scattered]) or shared(site, target.value)
         return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")], hazard=hazard)
 
     if _is_integer(item):
@@ -147,7 +148,8 @@ def _masked(
             return [*edits, site.source.replace(statement, f"{name} = {text}")]
 
         branches = Branches(1, before, tuple(written(switched(0, site.text(mask)))))
-        return Draft(title, written(site.text(mask)), branches=branches, hazard=hazard)
+        seen = hazard or (None if in_place else shared(site, target.value))
+        return Draft(title, written(site.text(mask)), branches=branches, hazard=seen)
 
     # Out of place, the tensor has another name for nobody else: neither for the caller nor for what it is a view of.
     kind = "torch.where" if added else "masked_fill"
@@ -157,6 +159,14 @@ def _masked(
         assigned("Assign in place with a method, which is recorded", False, True),
         assigned("Assign rows in place with a method, which is recorded", True, True),
     ]
+
+
+def shared(site: Site, node: ast.expr) -> str | None:
+    """Why what is written into a tensor may have to be seen elsewhere, too."""
+    text = site.text(node)
+    if is_fresh(site, node) and not kept_by_another(site, text):
+        return None
+    return f"right only if nothing else is, or is a view of, `{text}`"
 
 
 @recipe("setitem-wrapped", kind="lift")

@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
-from fxlib.diagnosis.fixes.tensors import assumed
+from fxlib.diagnosis.fixes.tensors import assumed, is_tensor
 
 __all__ = ["HAZARD", "note_of", "where_hazard"]
 
@@ -141,8 +141,23 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
 def where_hazard(site: Site, tests: Iterable[ast.expr], sides: Iterable[ast.expr], fine: bool) -> str | None:
     """What is assumed of the conditions and the sides of `torch.where`, and whether gradients are ``fine``."""
     conditions = [part for test in tests for part in _parts(site, test)]
-    said = [assumed(site, tensors=conditions, values=sides), None if fine else HAZARD]
+    sides = list(sides)
+    said = [assumed(site, tensors=conditions, values=sides), _shapes_may_differ(site, sides), None if fine else HAZARD]
     return "; ".join(each for each in said if each) or None
+
+
+def _shapes_may_differ(site: Site, sides: list[ast.expr]) -> str | None:
+    """Whether a setting of the module is given to an operation of one side, as in `x.sum(self.dims)`."""
+    me = self_name(site.source, site.function) if site.function is not None else None
+    for call in (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Call)):
+        for given in [*call.args, *(each.value for each in call.keywords)]:
+            if (
+                isinstance(given, ast.Attribute)
+                and getattr(given.value, "id", None) == me
+                and not is_tensor(site, given)
+            ):
+                return "right only if both sides have the same shape"
+    return None
 
 
 def _parts(site: Site, test: ast.expr) -> list[ast.expr]:

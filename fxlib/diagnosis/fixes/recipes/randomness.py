@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
+from fxlib.diagnosis.fixes.fresh import is_fresh
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import inputs_of, self_name
@@ -164,7 +165,10 @@ def detach(site: Site) -> Draft | None:
             lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
         note = "autograd still records the operations before detach()"
         edit = site.source.replace(node, ("\n" + indent).join(lines))
-        hazard = assumed(site, tensors=[each.value for each in node.body])  # type: ignore[attr-defined]
+        values = [each.value for each in node.body]  # type: ignore[attr-defined]
+        hazard = assumed(site, tensors=values)
+        if hazard is None and not all(is_fresh(site, each) for each in values):
+            hazard = "right only if none of the values is an input itself, whose gradient goes on"
         return Draft("Use detach(), which is recorded", [edit], note, hazard=hazard)
     return None
 

@@ -240,6 +240,14 @@ def static_count(call: ast.AST) -> int | None:
     return None
 
 
+def count_hazard(site: Site, call: ast.AST) -> str | None:
+    """Why a call may give another number of tensors than its text says."""
+    chunks = isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) == "chunk"
+    return (
+        f"right only if `{site.text(call)}` gives all of them: chunk gives fewer for a small size" if chunks else None
+    )
+
+
 @recipe("fixed-count", general=True)
 def fixed_count(site: Site) -> Draft | None:
     """Iterate over the three items of `x.chunk(3)` by index."""
@@ -262,7 +270,8 @@ def fixed_count(site: Site) -> Draft | None:
     first = (site.statement.lineno, site.statement.col_offset)
     return Draft(
         f"Index the {count} parts",
-        [
+        hazard=count_hazard(site, call),
+        edits=[
             site.source.replace_range(first, first, f"{name} = {site.text(call)}\n{indent}"),
             site.source.replace(call, f"({items})"),
         ],
@@ -358,7 +367,7 @@ def flip(site: Site) -> list[Draft]:
                 return [Draft("Reverse with a slice", [site.source.replace(whole, text)], hazard=hazard)]
             function, edits = site.need("torch.flip")
             text = f"{function}({site.text(argument)}, (0,))"
-            hazard = assumed(site, tensors=[argument])
+            hazard = assumed(site, tensors=[argument]) or of_a_list(site, *names_of(site, whole))  # type: ignore[arg-type]
             return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)], hazard=hazard)]
     return []
 

@@ -8,7 +8,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.given import to_attribute
 from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, names_of, of_a_list, static_count, tuple_text
+from fxlib.diagnosis.fixes.recipes.sizes import count_hazard, is_cheap, names_of, of_a_list, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import assumed
 
@@ -85,8 +85,11 @@ def index_star(site: Site) -> Draft | None:
             edits.append(site.source.replace_range(start, start, f"{name} = {site.text(value)}\n{indent}"))
         items = ", ".join(f"{name}[{i}]" for i in range(count))
         title, edits = f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)]
-        sure = static_count(value) is not None or _taken(site, call) is not None
-        return Draft(title, edits, first=True, hazard=None if sure else f"right only for {count} items")
+        called = _callee(site, call)
+        taken = called is not None and not called.args.defaults and _taken(site, call) is not None
+        sure = static_count(value) is not None or taken
+        hazard = count_hazard(site, value) if sure else f"right only for {count} items"
+        return Draft(title, edits, first=True, hazard=hazard)
     return None
 
 
