@@ -8,8 +8,8 @@ import re
 
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import AN_INT, to_name
+from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.source import FunctionNode
-from fxlib.diagnosis.fixes.tensors import layers_of
 
 __all__ = ["is_fresh", "kept_by_another"]
 
@@ -52,7 +52,7 @@ def _is_fresh(site: Site, node: ast.AST | None, function: FunctionNode | None, s
     of_torch = (site.call_name(node) or "").startswith("torch.")
     if _NEW.match(called) and (of_torch or not _is_own(site, node.func)):
         return True
-    made = layers_of(site, node.func)
+    made = Runs(site).of(node.func, function)
     return bool(made) and all(isinstance(each, str) and _LAYER.search(each) for each in made)
 
 

@@ -8,82 +8,33 @@ the function does with the value on every way raises for anything but a tensor.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator
 
-from fxlib.diagnosis.fixes.elsewhere import derived, imported_as, other_callers
+from fxlib.diagnosis.fixes.elsewhere import other_callers
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, Given, to_attribute, to_name
+from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
 from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.source import FunctionNode
+from fxlib.diagnosis.fixes.torch_names import (
+    ANNOTATION,
+    FLAG,
+    INPLACE,
+    KEPT,
+    LAYER,
+    MAKERS,
+    NOT_OF_TENSORS,
+    NUMBERS,
+    OF_NUMBERS,
+    OF_TENSORS,
+    OTHERS,
+    PLAIN,
+    SEVERAL,
+    SHAPED,
+)
 
 __all__ = ["assumed", "is_number", "is_tensor", "is_tuple", "is_value"]
-
-_ANNOTATION = re.compile(r"^(\w+\.)*(Tensor|LongTensor|FloatTensor|BoolTensor|IntTensor|Parameter)$")
-# Of jaxtyping and torchtyping: `Float[Tensor, "b c"]`, `TensorType["b"]`.
-_SHAPED = re.compile(r"^(\w+\.)*(\w+\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$")
-_NUMBERS = {"int", "float", "bool"}
-_OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
-
-# Layers of torch.nn that take one tensor and give one; those that take something else as well are left out.
-_LAYER = re.compile(
-    r"^torch\.nn\.(modules\.\w+\.)?((Lazy)?(Conv|Linear|Bilinear|BatchNorm|InstanceNorm)\w*|SyncBatchNorm|LayerNorm|GroupNorm"
-    r"|RMSNorm|LocalResponseNorm|Embedding(Bag)?|\w*Dropout\w*|AvgPool\w*|LPPool\w*|AdaptiveAvgPool\w*|Upsampl\w+|Pad|"
-    r"\w+Pad\dd|Pixel\w+|Flatten|Unflatten|Fold|Unfold|ReLU6?|GELU|SiLU|Mish|ELU|CELU|SELU|PReLU|RReLU|LeakyReLU|GLU|"
-    r"Sigmoid|LogSigmoid|Hard\w+|Soft\w+|LogSoftmax|Tanh|Tanhshrink|Threshold|ChannelShuffle)$"
-)
-_OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
-_FLAG = re.compile(r"^(return_\w+|as_tuple|need_\w+|output_\w+|with_\w+|keep_\w+)$")
-"""These give a tensor too, where they are given one."""
-
-# Functions of torch that take something else first, or give something else.
-_NOT_OF_TENSORS = re.compile(
-    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|range|linspace|logspace|eye|tensor|as_tensor|"
-    r"asarray|from_\w+|frombuffer|scalar_tensor|complex|polar|cat|concat|concatenate|\w*stack|block_diag|meshgrid|"
-    r"broadcast_\w+|cartesian_prod|einsum|atleast_\w+|is_\w+|can_cast|promote_types|result_type|\w*seed\w*|save|load|"
-    r"_\w+|sym_\w+|device|dtype|Size|Generator|[A-Z]\w*|compile|\w*grad\w*|inference_mode|autocast|finfo|iinfo|"
-    r"get_\w+|set_\w+|typename|\w*_window|chain_matmul|vmap|cond|while_loop)$"
-)
-_MAKERS = re.compile(
-    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|linspace|logspace|eye|tensor|as_tensor|cat|"
-    r"concat|concatenate|\w*stack|block_diag|einsum|scalar_tensor|from_numpy|\w*_window)(_like)?$"
-)
-_SEVERAL = {
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "aminmax", "chunk", "cummax", "cummin",
-    "dsplit", "eig", "eigh", "fractional_max_pool2d", "fractional_max_pool3d", "frexp", "geqrf", "gradient", "gru",
-    "histogram", "histogramdd", "hsplit", "kthvalue", "lobpcg", "lstm", "lu", "lu_unpack", "max", "max_pool1d",
-    "max_pool2d", "max_pool3d", "median", "min", "mode", "multi_head_attention_forward", "native_batch_norm",
-    "native_dropout", "native_group_norm", "native_layer_norm", "nonzero_static", "pca_lowrank", "qr", "rnn_relu",
-    "rnn_tanh", "slogdet", "sort", "split", "split_with_sizes", "std_mean", "svd", "svd_lowrank", "tensor_split",
-    "topk", "triangular_solve", "unbind", "unique", "unique_consecutive", "unravel_index", "var_mean", "vsplit",
-    "where",
-}  # fmt: skip
-"""What gives several tensors, or one or several."""
-_PLAIN = {
-    "allclose", "apply_", "backward", "data_ptr", "dim", "dim_order", "element_size", "equal", "get_device",
-    "has_names", "is_complex", "is_contiguous", "is_floating_point", "item", "map_", "names", "ndim", "ndimension",
-    "nelement", "numel", "numpy", "qscheme", "size", "storage", "storage_offset", "stride", "tolist", "type",
-    "untyped_storage",
-}  # fmt: skip
-"""Methods that give no tensor."""
-
-# What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
-_OF_TENSORS = {
-    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat",
-    "ceil", "chunk", "clamp", "clamp_", "contiguous", "copy_", "cos", "cumprod", "cumsum", "dim", "div", "div_", "eq",
-    "erf", "exp", "exp_", "expand", "expand_as", "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
-    "index_add", "index_copy", "index_fill", "index_select", "inverse", "isfinite", "isinf", "isnan", "item", "le",
-    "log", "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
-    "masked_select", "matmul", "max", "mean", "min", "mm", "movedim", "mul", "mul_", "narrow", "ndim", "ndimension",
-    "ne", "neg", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel", "permute", "pow",
-    "prod", "reciprocal", "relu", "relu_", "requires_grad_", "reshape", "reshape_as", "roll", "round", "rsqrt",
-    "scatter", "scatter_", "scatter_add", "select", "shape", "sigmoid", "sign", "sin", "size", "softmax", "sqrt",
-    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "tolist", "topk", "transpose", "tril", "triu", "unbind",
-    "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
-}  # fmt: skip
-_KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
-"""Attributes of tensors that are tensors."""
 
 
 def is_tensor(site: Site, node: ast.AST) -> bool:
@@ -104,12 +55,6 @@ def is_number(site: Site, node: ast.AST) -> bool:
 def is_tuple(site: Site, node: ast.AST) -> bool:
     """Whether it is a tuple: a shape, a part or a sum of such, or the tensors that `chunk` and the like give."""
     return _Asked(site).several(node, site.function)
-
-
-def layers_of(site: Site, called: ast.expr) -> list[str | FunctionNode]:
-    """The layers of torch.nn that a call runs, by their names, and functions of the file; nothing where any of it is
-    not known."""
-    return _Asked(site)._run_by(called, site.function)
 
 
 def assumed(
@@ -141,7 +86,7 @@ class _Asked:
     """One question about an expression, and what its names get their values from."""
 
     def __init__(self, site: Site, numbers: bool = False, tensors: bool = True) -> None:
-        self.site, self.source = site, site.source
+        self.site, self.source, self.runs = site, site.source, Runs(site)
         self.numbers, self.tensors = numbers, tensors
         self.known: dict[tuple[object, ...], bool] = {}
         self.asked: set[tuple[str, ast.stmt]] = set()
@@ -188,7 +133,7 @@ class _Asked:
             return not plain and (all(asked) if self.numbers else any(asked))
         if isinstance(node, ast.Name):
             return self._of_all(node.id, node, function)
-        if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in _OF_NUMBERS:
+        if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in OF_NUMBERS:
             return True
         if not self.tensors:
             return isinstance(node, ast.Attribute) and self._of_attribute(node, function)
@@ -196,7 +141,7 @@ class _Asked:
             items = isinstance(node.slice, ast.Constant) and self.of_tensors(node.value, function)
             return items or self.holds(node.value, function)
         if isinstance(node, ast.Attribute):
-            kept = node.attr in _KEPT and self.holds(node.value, function)
+            kept = node.attr in KEPT and self.holds(node.value, function)
             return kept or self._of_attribute(node, function)
         return isinstance(node, ast.Call) and self._called(node, function)
 
@@ -227,7 +172,7 @@ class _Asked:
             return bool(given) and self._once(
                 ("of tensors", node.id, function), lambda: all(self.of_tensors(value, where) for value, where in given)
             )
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _SEVERAL:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in SEVERAL:
             return False
         method, of_torch = node.func.attr, self.site.call_name(node) == f"torch.{node.func.attr}"
         count = len(node.args) + len(node.keywords) - of_torch
@@ -251,8 +196,8 @@ class _Asked:
         text = annotation.value if isinstance(annotation, ast.Constant) else annotation and ast.unparse(annotation)
         if not isinstance(text, str):
             return False
-        tensor = bool(_ANNOTATION.match(text) or _SHAPED.match(text))
-        return (self.tensors and tensor) or (self.numbers and text in _NUMBERS)
+        tensor = bool(ANNOTATION.match(text) or SHAPED.match(text))
+        return (self.tensors and tensor) or (self.numbers and text in NUMBERS)
 
     def _of_all(self, name: str, node: ast.AST, function: FunctionNode | None) -> bool:
         """Whether all that a name gets is so, or what is done with it where it is read says so."""
@@ -270,135 +215,38 @@ class _Asked:
         given = list(to_attribute(self.source, owner, node.attr))
         return (
             bool(given)
-            and not self._is_set_elsewhere(node.attr)
+            and not self.runs.is_set_elsewhere(node.attr)
             and self._once((owner, me, node.attr), lambda: all(self.holds(value, where) for value, where in given))
         )
-
-    def _is_set_elsewhere(self, attribute: str) -> bool:
-        """Whether another file that uses this one, such as one with a child of the class, sets such an attribute."""
-        setting = rf"\.{re.escape(attribute)}\s*=[^=]"
-        return self.site.mentioned(setting, imported_as(self.source.file)) is not None
 
     def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
         name = self.site.call_name(call) or ""
         package, _, last = name.rpartition(".")
-        flags = [each for each in call.keywords if each.arg is None or _FLAG.match(each.arg)]
+        flags = [each for each in call.keywords if each.arg is None or FLAG.match(each.arg)]
         if not all(isinstance(each.value, ast.Constant) and not each.value.value for each in flags):
             return False  # asked for something else, too, perhaps
         if package in ("torch.nn.functional", "torch.special"):
-            return last not in _SEVERAL
+            return last not in SEVERAL
         if package == "torch":
-            if _MAKERS.match(last):
+            if MAKERS.match(last):
                 return True
             one = last in ("max", "min", "median") and len(call.args) + len(call.keywords) == 1
             three = last == "where" and len(call.args) == 3
-            return one or three or not (last in _SEVERAL or last in _PLAIN or _NOT_OF_TENSORS.match(last))
+            return one or three or not (last in SEVERAL or last in PLAIN or NOT_OF_TENSORS.match(last))
         if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
             return True
         if isinstance(call.func, ast.Attribute):
             method, base = call.func.attr, call.func.value
             one = method in ("max", "min", "median") and not call.args and not call.keywords
-            plain = method in _PLAIN or method.startswith(("is_", "register_", "_"))
-            if (one or not (plain or method in _SEVERAL)) and self.holds(base, function):
+            plain = method in PLAIN or method.startswith(("is_", "register_", "_"))
+            if (one or not (plain or method in SEVERAL)) and self.holds(base, function):
                 return True
-        run = self._run_by(call.func, function)
+        run = self.runs.of(call.func, function)
         return bool(run) and all(map(self._gives, run))
-
-    def _run_by(self, called: ast.expr, function: FunctionNode | None, first: bool = False) -> list[str | FunctionNode]:
-        """What a call runs: layers of torch.nn by their names, and functions of the file; nothing where any of it is
-        not known. Of a Sequential it is the last layer, or the ``first``."""
-        found = [*self._modules(called, function, first, 0)]
-        return [each for each in found if each is not None] if None not in found else []
-
-    def _modules(
-        self, node: ast.AST | None, function: FunctionNode | None, first: bool, depth: int
-    ) -> Iterator[str | FunctionNode | None]:
-        me = self_name(self.source, function) if function is not None else None
-        tree = self.source.tree
-        if depth > 4:
-            yield None
-        elif isinstance(node, ast.Name):
-            given = list(to_name(self.source, node.id, function))
-            plain = next((s for s in tree.body if isinstance(s, FunctionNode) and s.name == node.id), None)
-            if plain is not None and len(given) == 1:
-                yield plain
-                return
-            for value, where in given or [(None, None)]:
-                yield from self._made(value, where, first, depth + 1)
-        elif isinstance(node, ast.Attribute) and me is not None and getattr(node.value, "id", None) == me:
-            owner = self.source.class_of(function) if function is not None else None
-            method = next((s for s in getattr(owner, "body", ()) if getattr(s, "name", "") == node.attr), None)
-            if isinstance(method, FunctionNode):
-                yield method if self._is_the_only(method, owner) else None
-                return
-            given = list(to_attribute(self.source, owner, node.attr))
-            if self._is_set_elsewhere(node.attr):
-                yield None
-            for value, where in given or [(None, None)]:
-                yield from self._made(value, where, first, depth + 1)
-            for value, where in self._added_to(node.attr):
-                yield from self._made(value, where, first, depth + 1)
-        elif isinstance(node, ast.Subscript):
-            yield from self._modules(node.value, function, first, depth + 1)
-        else:
-            yield None
-
-    def _is_the_only(self, method: FunctionNode, owner: ast.ClassDef | None) -> bool:
-        """Whether no child of a class has a method of that name."""
-        same = [each for each in self.source.nodes if isinstance(each, FunctionNode) and each.name == method.name]
-        own = [each for each in same if self.source.class_of(each) is not owner]
-        children = (
-            each
-            for each in map(self.source.class_of, own)
-            if each is not None and owner is not None and any(owner.name in ast.unparse(base) for base in each.bases)
-        )
-        outside = derived(self.source, owner) if owner is not None and self.site.project else None
-        return outside is None and next(children, None) is None
-
-    def _added_to(self, attribute: str) -> Given:
-        """What is added to a list of that name after it was made."""
-        for node in self.source.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
-                continue
-            adds = node.func.attr in ("append", "extend", "insert", "add_module")
-            if adds and getattr(node.func.value, "attr", None) == attribute:
-                yield node.args[-1], self.source.function_of(node)
-
-    def _made(
-        self, value: ast.AST | None, function: FunctionNode | None, first: bool, depth: int
-    ) -> Iterator[str | FunctionNode | None]:
-        """The modules that an expression makes, by the names of their classes, or their forward."""
-        if isinstance(value, ast.IfExp):
-            yield from self._made(value.body, function, first, depth)
-            yield from self._made(value.orelse, function, first, depth)
-        elif isinstance(value, ast.List | ast.Tuple):
-            for each in value.elts:
-                yield from self._made(each, function, first, depth)
-        elif isinstance(value, ast.ListComp | ast.GeneratorExp):
-            yield from self._made(value.elt, function, first, depth)
-        elif isinstance(value, ast.Subscript):
-            yield from self._modules(value.value, function, first, depth + 1)
-        elif isinstance(value, ast.Call):
-            name = self.site.bindings.resolve(value.func) or ""
-            if name == "torch.nn.ModuleList" and len(value.args) <= 1:
-                for each in value.args:
-                    yield from self._made(each, function, first, depth)
-                return
-            if name == "torch.nn.Sequential" and value.args:
-                yield from self._made(value.args[0 if first else -1], function, first, depth)
-                return
-            if any(each.arg is None or _FLAG.match(each.arg) for each in value.keywords):
-                yield None
-            classes = (s for s in self.source.tree.body if isinstance(s, ast.ClassDef) and s.name == name)
-            made = next(classes, None)
-            forward = next((s for s in getattr(made, "body", ()) if getattr(s, "name", "") == "forward"), None)
-            yield forward if isinstance(forward, FunctionNode) else name if name.startswith("torch.nn.") else None
-        else:
-            yield None
 
     def _gives(self, run: str | FunctionNode) -> bool:
         if isinstance(run, str):
-            return bool(_LAYER.match(run) or _OTHERS.match(run))
+            return bool(LAYER.match(run) or OTHERS.match(run) or run == INPLACE)
         returned = [each.value for each in _own(run) if isinstance(each, ast.Return)]
         return bool(returned) and self._once(
             (run, "gives"), lambda: all(each is not None and self.holds(each, run) for each in returned)
@@ -476,7 +324,7 @@ class _Asked:
                     and any(self.holds(each, function) for each in others)
                 )
         if isinstance(expression, ast.Attribute) and _is_of(name, expression.value):
-            return expression.attr in _OF_TENSORS and isinstance(expression.ctx, ast.Load)
+            return expression.attr in OF_TENSORS and isinstance(expression.ctx, ast.Load)
         if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Tuple):
             # `x[:, 0]`
             return _is_of(name, expression.value) and any(isinstance(each, ast.Slice) for each in expression.slice.elts)
@@ -487,15 +335,15 @@ class _Asked:
             return False
         package, _, last = (self.site.call_name(expression) or "").rpartition(".")
         if package in ("torch", "torch.linalg", "torch.special"):
-            return not (_NOT_OF_TENSORS.match(last) or last in ("numel",))
+            return not (NOT_OF_TENSORS.match(last) or last in ("numel",))
         if package == "torch.nn.functional":
             return True
-        run = self._run_by(called, function, first=True)
+        run = self.runs.of(called, function, first=True)
         return bool(run) and all(map(self._takes, run))
 
     def _takes(self, run: str | FunctionNode) -> bool:
         if isinstance(run, str):
-            return bool(_LAYER.match(run))
+            return bool(LAYER.match(run) or run == INPLACE)
         arguments = [*run.args.posonlyargs, *run.args.args]
         if self_name(self.source, run) is not None:
             arguments = arguments[1:]

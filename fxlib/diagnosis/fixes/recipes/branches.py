@@ -10,7 +10,9 @@ from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
+from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.tensors import assumed, is_tensor
+from fxlib.diagnosis.fixes.torch_names import INPLACE
 
 __all__ = ["HAZARD", "note_of", "where_hazard"]
 
@@ -142,7 +144,12 @@ def where_hazard(site: Site, tests: Iterable[ast.expr], sides: Iterable[ast.expr
     """What is assumed of the conditions and the sides of `torch.where`, and whether gradients are ``fine``."""
     conditions = [part for test in tests for part in _parts(site, test)]
     sides = list(sides)
-    said = [assumed(site, tensors=conditions, values=sides), _shapes_may_differ(site, sides), None if fine else HAZARD]
+    said = [
+        assumed(site, tensors=conditions, values=sides),
+        _shapes_may_differ(site, sides),
+        _has_effect(site, sides),
+        None if fine else HAZARD,
+    ]
     return "; ".join(each for each in said if each) or None
 
 
@@ -157,6 +164,15 @@ def _shapes_may_differ(site: Site, sides: list[ast.expr]) -> str | None:
                 and not is_tensor(site, given)
             ):
                 return "right only if both sides have the same shape"
+    return None
+
+
+def _has_effect(site: Site, sides: list[ast.expr]) -> str | None:
+    """Whether a layer that a side calls may change its input or draw numbers: it runs now in every call."""
+    for call in (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Call)):
+        for name in Runs(site).of(call.func, site.function):
+            if isinstance(name, str) and ("Dropout" in name or name == INPLACE):
+                return f"right only if `{site.text(call)}` changes nothing and draws no random numbers"
     return None
 
 

@@ -1,0 +1,89 @@
+"""Names of torch by what they take and give: one tensor, several, or something else."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ANNOTATION",
+    "FLAG",
+    "INPLACE",
+    "KEPT",
+    "LAYER",
+    "MAKERS",
+    "NOT_OF_TENSORS",
+    "NUMBERS",
+    "OF_NUMBERS",
+    "OF_TENSORS",
+    "OTHERS",
+    "PLAIN",
+    "SEVERAL",
+    "SHAPED",
+]
+
+ANNOTATION = re.compile(r"^(\w+\.)*(Tensor|LongTensor|FloatTensor|BoolTensor|IntTensor|Parameter)$")
+# Of jaxtyping and torchtyping: `Float[Tensor, "b c"]`, `TensorType["b"]`.
+SHAPED = re.compile(r"^(\w+\.)*(\w+\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$")
+NUMBERS = {"int", "float", "bool"}
+OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
+
+# Layers of torch.nn that take one tensor and give one; those that take something else as well are left out.
+LAYER = re.compile(
+    r"^torch\.nn\.(modules\.\w+\.)?((Lazy)?(Conv|Linear|Bilinear|BatchNorm|InstanceNorm)\w*|SyncBatchNorm|LayerNorm|GroupNorm"
+    r"|RMSNorm|LocalResponseNorm|Embedding(Bag)?|\w*Dropout\w*|AvgPool\w*|LPPool\w*|AdaptiveAvgPool\w*|Upsampl\w+|Pad|"
+    r"\w+Pad\dd|Pixel\w+|Flatten|Unflatten|Fold|Unfold|ReLU6?|GELU|SiLU|Mish|ELU|CELU|SELU|PReLU|RReLU|LeakyReLU|GLU|"
+    r"Sigmoid|LogSigmoid|Hard\w+|Soft\w+|LogSoftmax|Tanh|Tanhshrink|Threshold|ChannelShuffle)$"
+)
+OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
+FLAG = re.compile(r"^(return_\w+|as_tuple|need_\w+|output_\w+|with_\w+|keep_\w+)$")
+"""These give a tensor too, where they are given one."""
+
+# Functions of torch that take something else first, or give something else.
+NOT_OF_TENSORS = re.compile(
+    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|range|linspace|logspace|eye|tensor|as_tensor|"
+    r"asarray|from_\w+|frombuffer|scalar_tensor|complex|polar|cat|concat|concatenate|\w*stack|block_diag|meshgrid|"
+    r"broadcast_\w+|cartesian_prod|einsum|atleast_\w+|is_\w+|can_cast|promote_types|result_type|\w*seed\w*|save|load|"
+    r"_\w+|sym_\w+|device|dtype|Size|Generator|[A-Z]\w*|compile|\w*grad\w*|inference_mode|autocast|finfo|iinfo|"
+    r"get_\w+|set_\w+|typename|\w*_window|chain_matmul|vmap|cond|while_loop)$"
+)
+MAKERS = re.compile(
+    r"^(zeros|ones|empty|full|rand|randn|randint|randperm|normal|arange|linspace|logspace|eye|tensor|as_tensor|cat|"
+    r"concat|concatenate|\w*stack|block_diag|einsum|scalar_tensor|from_numpy|\w*_window)(_like)?$"
+)
+SEVERAL = {
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "aminmax", "chunk", "cummax", "cummin",
+    "dsplit", "eig", "eigh", "fractional_max_pool2d", "fractional_max_pool3d", "frexp", "geqrf", "gradient", "gru",
+    "histogram", "histogramdd", "hsplit", "kthvalue", "lobpcg", "lstm", "lu", "lu_unpack", "max", "max_pool1d",
+    "max_pool2d", "max_pool3d", "median", "min", "mode", "multi_head_attention_forward", "native_batch_norm",
+    "native_dropout", "native_group_norm", "native_layer_norm", "nonzero_static", "pca_lowrank", "qr", "rnn_relu",
+    "rnn_tanh", "slogdet", "sort", "split", "split_with_sizes", "std_mean", "svd", "svd_lowrank", "tensor_split",
+    "topk", "triangular_solve", "unbind", "unique", "unique_consecutive", "unravel_index", "var_mean", "vsplit",
+    "where",
+}  # fmt: skip
+"""What gives several tensors, or one or several."""
+PLAIN = {
+    "allclose", "apply_", "backward", "data_ptr", "dim", "dim_order", "element_size", "equal", "get_device",
+    "has_names", "is_complex", "is_contiguous", "is_floating_point", "item", "map_", "names", "ndim", "ndimension",
+    "nelement", "numel", "numpy", "qscheme", "size", "storage", "storage_offset", "stride", "tolist", "type",
+    "untyped_storage",
+}  # fmt: skip
+"""Methods that give no tensor."""
+
+# What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
+OF_TENSORS = {
+    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat",
+    "ceil", "chunk", "clamp", "clamp_", "contiguous", "copy_", "cos", "cumprod", "cumsum", "dim", "div", "div_", "eq",
+    "erf", "exp", "exp_", "expand", "expand_as", "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
+    "index_add", "index_copy", "index_fill", "index_select", "inverse", "isfinite", "isinf", "isnan", "item", "le",
+    "log", "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
+    "masked_select", "matmul", "max", "mean", "min", "mm", "movedim", "mul", "mul_", "narrow", "ndim", "ndimension",
+    "ne", "neg", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel", "permute", "pow",
+    "prod", "reciprocal", "relu", "relu_", "requires_grad_", "reshape", "reshape_as", "roll", "round", "rsqrt",
+    "scatter", "scatter_", "scatter_add", "select", "shape", "sigmoid", "sign", "sin", "size", "softmax", "sqrt",
+    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "tolist", "topk", "transpose", "tril", "triu", "unbind",
+    "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
+}  # fmt: skip
+INPLACE = "in place"
+"""Stands for a layer that may write into its input."""
+KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
+"""Attributes of tensors that are tensors."""

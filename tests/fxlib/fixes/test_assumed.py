@@ -1,0 +1,94 @@
+"""What a fix assumes of values, by the text alone: that they are tensors, tuples, new, or of one shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from .marked import HEAD, fixes_of, net
+
+LOOP = "for part in «torch.relu(x).{}»:\n    x = x + part\nreturn x\n"
+LEN = "n = «len(h)»\nreturn x * n\n"
+GRAD = "with «torch.no_grad()»:\n    h = {}\nreturn x + h\n"
+PLAIN = "self, x, flag=False"
+SIZE, SLICED, WHERE = "len-to-shape", "setitem-functional", "if-to-where"
+
+
+def of(body: str, init: str = "self.l = nn.Linear(4, 4)\n", signature: str = PLAIN, before: str = "") -> str:
+    return net(body, head=HEAD + before, init=init, signature=signature)
+
+
+SIDE = "x = self.r(x) if «x.sum() > 0» else x\nreturn x\n"
+MAYBE = "self.l = nn.Linear(4, 4) if k else nn.Identity()\n"
+TWO = "\n\nclass Two(nn.Module):\n    def forward(self, x):\n        return x, x\n"
+# What the text says: the recipe, the source, and whether it is enough.
+CASES = {
+    "a layer": (SIZE, of("h = self.l(x)\n" + LEN), True),
+    "a layer of another file": (SIZE, of("h = self.l(x)\n" + LEN, "self.l = Other()\n"), False),
+    "one of two layers": (
+        "len-to-shape",
+        of("h = self.l(x)\n" + LEN, "self.l = Two() if self.k else nn.Linear(4, 4)\n", before=TWO),
+        False,
+    ),
+    "the last of a Sequential": (
+        "len-to-shape",
+        of("h = self.l(x)\n" + LEN, "self.l = nn.Sequential(nn.ReLU(), Two())\n", before=TWO),
+        False,
+    ),
+    "a layer at the end of a Sequential": (
+        "len-to-shape",
+        of("h = self.l(x)\n" + LEN, "self.l = nn.Sequential(Two(), nn.ReLU())\n", before=TWO),
+        True,
+    ),
+    "indices beside": (SIZE, of("h = self.l(x)\n" + LEN, "self.l = nn.MaxPool2d(2, return_indices=k)\n"), False),
+    "a tuple by a flag": (SIZE, of("h = torch.relu(x).nonzero(as_tuple=flag)\n" + LEN), False),
+    "a message": (SIZE, of('h = x\nassert h is not None, f"{h.shape}"\n' + LEN), False),
+    "a test": (SIZE, of("h = x\nassert h.shape[0] > 0\n" + LEN), True),
+    "a branch": (SIZE, of("h = x\nif flag:\n    h = h.mean(1)\n" + LEN), False),
+    "behind a return": (SIZE, of("h = x\nn = «len(h)»\nif flag:\n    return n\nreturn h.mean(1)\n"), False),
+    "what may be raised in vain": (SIZE, of("h = x\nwith suppress(Exception):\n    h.mean(1)\n" + LEN), False),
+    "something in a tuple": (SIZE, of("h = (torch.relu(x), flag)[1]\n" + LEN), False),
+    "an item of a loop": (SIZE, of("for h in torch.relu(x).chunk(2):\n    n = «len(h)»\nreturn x + n\n"), True),
+    "an index of columns": (SIZE, of("h = x\ny = h[:, 0]\n" + LEN), True),
+    "a method of lists": (SIZE, of("h = x\nh.index(2)\n" + LEN), False),
+    "the object itself": ("detach", of(GRAD.format("self.mean(x)")), False),
+    "chunks": ("fixed-count", of(LOOP.format("chunk(3)")), False),
+    "equal parts": (
+        "fixed-count",
+        of(LOOP.format("tensor_split(3)")),
+        True,
+    ),
+    "a view": (SLICED, of("h = torch.relu(x)\ny = h.view(-1)\nh«[h > 1]» = 0\nreturn h + y\n"), False),
+    "the input": (SLICED, of("h = x.clone() if flag else x\n«h[:, 0]» = 0\nreturn h\n"), False),
+    "a copy": (SLICED, of("h = x.clone()\n«h[:, 0]» = 0\nreturn h\n"), True),
+    "a gradient that goes on": (
+        "detach",
+        of(GRAD.format("self.l(x)"), MAYBE),
+        False,
+    ),
+    "a gradient that ends": ("detach", of(GRAD.format("self.l(x)")), True),
+    "settings of one side": (
+        "if-to-where",
+        of("if «x.sum() > 0»:\n    x = x.sum(self.dims)\nelse:\n    x = x.mean(1)\nreturn x\n"),
+        False,
+    ),
+    "the shape of the object": ("view-concat", of("return x.view(«*x.shape[:1]», *self.shape)\n"), False),
+    "a list of settings": ("view-concat", of("return x.view(«*x.shape[:1]», -1)\n"), True),
+    "a side in place": (
+        WHERE,
+        of(SIDE, "self.r = nn.ReLU(inplace=self.k)\n"),
+        False,
+    ),
+    "a side that draws": (
+        WHERE,
+        of(SIDE, "self.r = nn.Dropout()\n"),
+        False,
+    ),
+    "a side of layers": (WHERE, of(SIDE.replace("self.r", "self.l")), True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_text_does_not_say_is_assumed(name):
+    recipe, text, said = CASES[name]
+    for fix in fixes_of(recipe, text)[0][:1] or pytest.fail("no fix"):
+        assert (fix.hazard is None) == said, fix.hazard
