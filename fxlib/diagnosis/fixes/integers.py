@@ -8,6 +8,7 @@ import ast
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
 from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["is_int", "is_positive", "is_size"]
@@ -76,6 +77,8 @@ class _Asked:
             name, given = node.id, list(to_name(self.site.source, node.id, function))
         elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == me is not None:
             owner = self.site.source.class_of(self.site.node)
+            if Runs(self.site).is_set_elsewhere(node.attr):
+                return False
             name, given = f"{me}.{node.attr}", list(to_attribute(self.site.source, owner, node.attr))
         else:
             return False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
+from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.names import Flow, analyse, self_chain, self_name, surely_bound
 from fxlib.diagnosis.fixes.naming import name_of_block
@@ -21,6 +23,7 @@ class Lift:
     name: str = ""
     edits: list[Edit] | None = None
     obstacle: str | None = None
+    hazard: str | None = None
 
 
 def define_wrapped(source: Source, at: ast.AST, name: str, definition: str) -> list[Edit]:
@@ -209,6 +212,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
             *(source.replace_range((s.lineno, 0), (source.line_below(s), 0), "") for s in started),
             source.replace_range(start, end, replacement),
         ],
+        hazard=_read_early(source, function, block, flow),
     )
 
 
@@ -283,7 +287,41 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
         text = f"({text})"
     definition = f"def {name}({', '.join(parameters)}):\n{source.indent_unit}return {text}"
     call = f"{name}({', '.join(arguments)})"
-    return Lift(name, [*define_wrapped(source, function, name, definition), source.replace(node, call)])
+    changes = [*define_wrapped(source, function, name, definition), source.replace(node, call)]
+    return Lift(name, changes, hazard=_read_early(source, function, [node], flow))
+
+
+def _read_early(source: Source, function: FunctionNode, pieces: Sequence[ast.AST], flow: Flow) -> str | None:
+    """Which attribute the call reads before the condition that guards it in the code, and that may not be there."""
+    me, owner = self_name(source, function), source.class_of(function)
+    first = pieces[:1] if isinstance(pieces[0], ast.expr) else always(list(pieces))  # type: ignore[arg-type]
+    read = {self_chain(node, me) for piece in first for node in evaluated(piece)}  # type: ignore[arg-type]
+    for attribute in flow.self_attributes:
+        if attribute not in read and owner is not None and not _is_there(owner, attribute):
+            return f"`{me}.{attribute}` is then read in every call, and must be there"
+    return None
+
+
+def _is_there(owner: ast.ClassDef, attribute: str) -> bool:
+    """Whether every object of a class surely has an attribute, or one of that."""
+    first, _, of_it = attribute.partition(".")
+    for member in owner.body:
+        if isinstance(member, FunctionNode) and member.name == first:
+            return False  # a property may raise
+        targets = member.targets if isinstance(member, ast.Assign) else [getattr(member, "target", None)]
+        if any(getattr(each, "id", None) == first for each in targets) and getattr(member, "value", None) is not None:
+            return not of_it
+    start = next((m for m in owner.body if isinstance(m, FunctionNode) and m.name == "__init__"), None)
+    for statement in always(start.body) if start is not None else ():
+        for node in ast.walk(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else ():
+            if isinstance(node, ast.Attribute) and node.attr == first and isinstance(node.ctx, ast.Store):
+                return not of_it or isinstance(statement.value, ast.Call)  # type: ignore[attr-defined]
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and call.args and getattr(call.args[0], "value", None) == first:
+            return True  # a buffer
+    set_somewhere = any(isinstance(n, ast.Attribute) and n.attr == first for n in ast.walk(start or ast.Pass()))
+    plain = [ast.unparse(each).rpartition(".")[2] for each in owner.bases] == ["Module"]
+    return not of_it and not set_somewhere and (first == "training" or not plain)
 
 
 def _comprehension_names(source: Source, node: ast.AST) -> list[str]:

@@ -119,5 +119,5 @@ class Runs:
 
     def is_set_elsewhere(self, attribute: str) -> bool:
         """Whether another file that uses this one, such as one with a child of the class, sets such an attribute."""
-        setting = rf"\.{re.escape(attribute)}\s*=[^=]"
+        setting = rf"(?m)(\.|^[ \t]+){re.escape(attribute)}\s*(:[^=\n]*)?=[^=]"
         return self.site.mentioned(setting, imported_as(self.source.file)) is not None

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 
 from fxlib.diagnosis.fixes.elsewhere import other_callers
+from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
 from fxlib.diagnosis.fixes.integers import is_size
@@ -296,14 +297,14 @@ class _Asked:
             if isinstance(parent, ast.Try):
                 return False
             block = next((b for b in _blocks(parent) if child in b), [])
-            for statement in _always(block):
+            for statement in always(block):
                 first, last = sorted((statement.lineno, at.lineno))
                 between = [line for line in stores if first <= line < last]
                 if statement.lineno > at.lineno and any(at.lineno <= line < statement.lineno for line in leaves):
                     continue
                 if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s in stores)):  # type: ignore[attr-defined]
                     continue
-                if any(self._asks(name, each, function) for each in _evaluated(statement)):
+                if any(self._asks(name, each, function) for each in evaluated(statement)):
                     return True
             if parent is function:
                 return False
@@ -389,38 +390,3 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield block
     for case in getattr(node, "cases", ()):
         yield case.body
-
-
-def _always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block, and those of every `with` in it."""
-    for statement in block:
-        yield statement
-        # Others may take what is raised in them for nothing.
-        if isinstance(statement, ast.With) and all("no_grad" in ast.unparse(each) for each in statement.items):
-            yield from _always(statement.body)
-
-
-def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions that a statement evaluates whatever happens, with their parts."""
-    if isinstance(statement, FunctionNode | ast.ClassDef):
-        return
-    todo: list[ast.AST] = [
-        each for each in ast.iter_child_nodes(statement) if not isinstance(each, ast.stmt | ast.ExceptHandler)
-    ]
-    if isinstance(statement, ast.Assert):
-        todo = [statement.test]  # the message is made only where it fails
-    if isinstance(statement, ast.Try | ast.Match):
-        todo = [statement.subject] if isinstance(statement, ast.Match) else []
-    while todo:
-        node = todo.pop()
-        yield node
-        if isinstance(node, ast.IfExp):
-            todo.append(node.test)
-        elif isinstance(node, ast.BoolOp):
-            todo.append(node.values[0])
-        elif isinstance(node, ast.Compare):
-            todo += [node.left, node.comparators[0]]
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            todo.append(node.generators[0].iter)
-        elif not isinstance(node, ast.Lambda):
-            todo += list(ast.iter_child_nodes(node))

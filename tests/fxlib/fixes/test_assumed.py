@@ -18,6 +18,8 @@ def of(body: str, init: str = "self.l = nn.Linear(4, 4)\n", signature: str = PLA
 
 
 SIDE = "x = self.r(x) if «x.sum() > 0» else x\nreturn x\n"
+LIFT, NUMPY = "lift-block", "import numpy as np\n"
+GUARDED = "if «self.use and x.sum() > 0»:\n    x = x * self.g\nreturn x\n"
 MAYBE = "self.l = nn.Linear(4, 4) if k else nn.Identity()\n"
 TWO = "\n\nclass Two(nn.Module):\n    def forward(self, x):\n        return x, x\n"
 # What the text says: the recipe, the source, and whether it is enough.
@@ -83,6 +85,24 @@ CASES = {
         of(SIDE, "self.r = nn.Dropout()\n"),
         False,
     ),
+    "an attribute of some": (
+        LIFT,
+        of(GUARDED, "self.use = k\nif k:\n    self.g = nn.Parameter(torch.ones(4))\n"),
+        False,
+    ),
+    "an attribute of all": (LIFT, of(GUARDED, "self.use = k\nself.g = nn.Parameter(torch.ones(4))\n"), True),
+    "of an attribute of all": (
+        LIFT,
+        of(GUARDED.replace("self.g", "self.inner.k"), "self.use = k\nself.inner = inner\n"),
+        False,
+    ),
+    "a slice of a list": (
+        "drop-list",
+        of("s = «list(x.shape)»\nif self.up:\n    return x.view(s[:-1] + [2, -1])\nreturn x\n"),
+        False,
+    ),
+    "a root of a difference": ("np-to-torch", of("return x * «np.sqrt(x.shape[0] - self.k)»\n", before=NUMPY), False),
+    "a root of a size": ("np-to-torch", of("return x * «np.sqrt(x.shape[0])»\n", before=NUMPY), True),
     "a side of layers": (WHERE, of(SIDE.replace("self.r", "self.l")), True),
 }
 

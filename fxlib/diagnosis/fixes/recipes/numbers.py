@@ -195,7 +195,8 @@ def wrap_index(site: Site) -> Draft | None:
     for node in site.nearest(ast.Subscript):
         lift = lift_expression(site.source, node, site.function, "_look_up")
         if lift.edits is not None:
-            return Draft(f"Look up the item in a function wrapped with torch.fx.wrap: {lift.name}", lift.edits)
+            title = f"Look up the item in a function wrapped with torch.fx.wrap: {lift.name}"
+            return Draft(title, lift.edits, hazard=lift.hazard)
     return None
 
 
@@ -238,7 +239,9 @@ def np_to_torch(site: Site) -> Draft | None:
             continue
         if function in _MATH_NAMES and len(call.args) == 1 and _mentions_size(call.args[0]) and not call.keywords:
             text, edits = site.need(f"math.{function}")
-            return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)])
+            raises = f"math.{function} raises ValueError where NumPy gives nan or infinity"
+            hazard = None if is_positive(site, call.args[0]) else raises
+            return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)], hazard=hazard)
         if function in _TORCH_NAMES:
             changes = torch_call(site, call)
             if changes is None:

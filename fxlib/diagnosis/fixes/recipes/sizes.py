@@ -174,7 +174,8 @@ _OF_SIZES = {"view", "reshape", "expand", "permute", "repeat", "split", "sum", "
 def _takes_tuple(site: Site, node: ast.expr, above: ast.AST | None) -> bool:
     """Whether a tuple does in that place what a list does."""
     if isinstance(above, ast.Subscript):
-        return above.value is node and isinstance(above.ctx, ast.Load)
+        part = isinstance(above.slice, ast.Slice) and not _takes_tuple(site, above, site.source.parents.get(above))
+        return above.value is node and isinstance(above.ctx, ast.Load) and not part
     if isinstance(above, ast.For | ast.comprehension):
         return above.iter is node
     if isinstance(above, ast.Assign):

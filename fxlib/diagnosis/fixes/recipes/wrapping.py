@@ -257,4 +257,5 @@ def _is_callee(site: Site, node: ast.AST) -> bool:
 
 
 def _lifted(lift: Lift, what: str) -> Draft:
-    return Draft(f"Move the {what} into a function wrapped with torch.fx.wrap: {lift.name}", lift.edits or [])
+    title = f"Move the {what} into a function wrapped with torch.fx.wrap: {lift.name}"
+    return Draft(title, lift.edits or [], hazard=lift.hazard)
