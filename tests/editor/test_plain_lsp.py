@@ -43,7 +43,7 @@ def test_neovim(use):
     line = EXAMPLE.read_text(encoding="utf-8").splitlines()[problem["lnum"]]
     assert line[problem["col"] : problem["end_col"]] == CONDITION
     assert (problem["code"], problem["source"]) == ("FX101", "fxlens")
-    assert "max" in seen["hover"] and "f32[4, 10]" in seen["hover"]
+    assert "logits" in seen["hover"] and "f32[4, 10]" in seen["hover"]
     assert "f32[4, 10]" in seen["hints"]
     assert "1 problem" in seen["lenses"] and "Code" in seen["lenses"]
     assert "def forward(self, x)" in seen["view"], "the lens's command writes the view to a file"
