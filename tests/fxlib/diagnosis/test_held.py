@@ -89,7 +89,7 @@ class Net(Part):
 # What forward does, and the codes of the findings.
 DOES = {
     "y * len(tree['children']) * tree['scale']": "",
-    "self.part(x)[0] * 2": "",
+    "self.part(x)[0] * int(y.sum())": "FX130",
     "y * len(copy.copy(tree))": "",
     "y * size(tree)": "",
     "(tree.update(seen=True), y)[1]": "FX208",
