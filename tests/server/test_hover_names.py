@@ -134,12 +134,14 @@ def test_between_an_edit_and_its_trace_names_hold_what_they_did(files: Files):
     broken = files.texts["net.py"] = NET.replace("        x += 1\n", "        x += (1\n")
     client.change(uri, broken)
     client.request("fxlens/record", {"uri": uri})
-    assert "f32[2, 16]" in files.hover("net.py", "", "seen = x")
+    said = files.hover("net.py", "", "seen = x")
+    assert "f32[2, 16]" in said and said.endswith("Before the latest edit, which is not traced yet")
     files.texts["net.py"] = NET.replace("seen = x", "more = 1\n        seen = x[0]")
     client.change(uri, files.texts["net.py"])
     client.request("fxlens/record", {"uri": uri})
     assert files.hover("net.py", "", "seen = x").startswith("**`seen`** · `f32[16]`")
     assert files.hover("net.py", "", "more = 1").startswith("**`more`** · `1`")
+    assert "latest edit" not in files.hover("net.py", "", "more = 1")
 
 
 UNKNOWN = """\

@@ -63,6 +63,8 @@ def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
 
 
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
+    if not container:  # most tables of layers
+        return container, [], []
     return container, [*container], [*map(id, container.values())] if isinstance(container, dict) else []
 
 

@@ -106,7 +106,9 @@ async def _of_name(ls: FxLensServer, document: Document, line: int, column: int)
                 return (found[0], name.span), True
     if own is None or was is None or (found := await _held(ls, document, *own)) is None:
         return None, False
-    return _moved((found[0], own[1].span), line + 1 - was), found[1]
+    # The edit may have changed the value, and until its trace ends nobody knows.
+    late = "" if document.text == document.record_text else "\n\nBefore the latest edit, which is not traced yet"
+    return _moved((found[0] + late, own[1].span), line + 1 - was), found[1]
 
 
 async def _held(
