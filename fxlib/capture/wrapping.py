@@ -109,12 +109,16 @@ def tracing() -> Iterator[None]:
 
 
 def find_proxy(*objects: object) -> Proxy | None:
-    """The first proxy in (nested) arguments."""
+    """The first proxy in (nested) arguments, which may refer back to themselves."""
     pending = list(reversed(objects))
+    entered: set[int] = set()
     while pending:
         value = pending.pop()
         if isinstance(value, Proxy):
             return value
+        if not isinstance(value, (tuple, list, dict, slice)) or id(value) in entered:
+            continue
+        entered.add(id(value))
         if isinstance(value, (tuple, list)):
             pending += reversed(value)
         elif isinstance(value, dict):

@@ -1,17 +1,42 @@
 """The leaves of nested arguments and results; single values and sequences treated alike."""
 
 import copy
-from collections.abc import Callable, Hashable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from operator import is_not
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-__all__ = ["as_sequence", "cast", "copied", "map_tensors", "storages", "tensors_in", "write_back"]
+__all__ = ["as_sequence", "cast", "copied", "leaves_once", "map_tensors", "storages", "tensors_in", "write_back"]
 
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
+_ATOMS = frozenset((*_PLAIN, torch.nn.Parameter))
+
+
+def leaves_once(value: Any) -> Iterator[Any]:
+    """The leaves of nested lists, tuples and dicts, in no certain order. Each container is entered once, and without
+    recursion: what an attribute holds may refer back to itself, as the nodes of a tree to their parents."""
+    entered: dict[int, Any] = {}
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        kind = type(each)
+        if kind is list or kind is tuple:
+            parts = each
+        elif kind is dict:
+            parts = each.values()
+        else:
+            parts = [each] if kind in _ATOMS else pytree.tree_leaves(each, is_leaf=functools.partial(is_not, each))
+            if len(parts) == 1 and parts[0] is each:
+                yield each
+                continue
+        if id(each) not in entered:
+            entered[id(each)] = each
+            todo.extend(parts)
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:

@@ -134,12 +134,14 @@ def test_between_an_edit_and_its_trace_names_hold_what_they_did(files: Files):
     broken = files.texts["net.py"] = NET.replace("        x += 1\n", "        x += (1\n")
     client.change(uri, broken)
     client.request("fxlens/record", {"uri": uri})
-    assert "f32[2, 16]" in files.hover("net.py", "", "seen = x")
+    said = files.hover("net.py", "", "seen = x")
+    assert "f32[2, 16]" in said and said.endswith("Before the latest edit, which is not traced yet")
     files.texts["net.py"] = NET.replace("seen = x", "more = 1\n        seen = x[0]")
     client.change(uri, files.texts["net.py"])
     client.request("fxlens/record", {"uri": uri})
     assert files.hover("net.py", "", "seen = x").startswith("**`seen`** · `f32[16]`")
     assert files.hover("net.py", "", "more = 1").startswith("**`more`** · `1`")
+    assert "latest edit" not in files.hover("net.py", "", "more = 1")
 
 
 UNKNOWN = """\
@@ -160,3 +162,53 @@ def test_what_is_not_known_is_said_so_where_nothing_else_is(files: Files):
     client.request("fxlens/record", {"uri": uri})
     said = "**`y`** · its value is not known: `Net` has no example inputs"
     assert files.hover("net.py", "", "y = x").splitlines()[0] == said
+
+
+SHARED = """\
+import torch
+from torch import nn
+
+
+def scaled(value, by=1):
+    twice = by * 2
+    return value * by
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        return scaled(scaled(x, 2), 3)
+
+
+# fxlens: Other() <- torch.randn(5, 6, 7)
+class Other(nn.Module):
+    def forward(self, x):
+        return (scaled(x) + 1).relu()
+
+
+# fxlens: Third() <- torch.randn(3)
+class Third(nn.Module):
+    def forward(self, x):
+        return (scaled(x) + 1).relu().relu()
+"""
+
+
+def test_in_a_helper_that_models_share_each_value_says_whose_it_is(files: Files):
+    client, uri = files.client, files.uris["net.py"]
+    files.texts["net.py"] = SHARED
+    client.change(uri, SHARED)
+    client.request("fxlens/record", {"uri": uri})
+    said = {
+        ("def scaled(", "value"): ("**`value`** · `f32[3]`", "**`value`** · `f32[5, 6, 7]`"),
+        ("value, ", "by=1"): ("**`by`** · `1`",),
+        ("", "twice ="): ("**`twice`** · `2`",),
+    }
+    for (before, here), wanted in said.items():
+        text = files.hover("net.py", before, here)
+        parts = text.split("\n\n---\n\n")
+        assert [part.splitlines()[0] for part in parts] == [*wanted], text
+        assert "In `Third`" in parts[0] and "`Other`" in parts[-1].splitlines()[-1], text
+        assert text.endswith("Other models may run it with other values: `Net`"), text
+    text = files.hover("net.py", "return value ", "* by")
+    assert text.endswith("In `Third`. Other models run it with other values: `Net`, `Other`"), text
+    assert "In `" not in files.hover("net.py", "return ", "(scaled(x) + 1).relu()\n"), "its own class alone runs it"

@@ -237,7 +237,10 @@ class Unknown(nn.Module):
         return self.text(x)
 """,
     # a script that begins with a program, and lists of which an argument is one
-    "begins.py": """import os
+    "begins.py": """import asyncio
+import contextlib
+import os
+import pty
 import subprocess
 import sys
 
@@ -259,6 +262,10 @@ try:
     REVISION = said_by("git", "rev-parse", "HEAD")
 except (OSError, subprocess.CalledProcessError):
     REVISION = "none"
+with contextlib.suppress(FileNotFoundError):
+    asyncio.run(asyncio.create_subprocess_exec("touch", "begun.txt"))
+with contextlib.suppress(FileNotFoundError):
+    pty.spawn(["touch", "begun.txt"])
 VERSION = said_by("nvcc", "--version")
 ENDED = touching.returncode == touching.poll() == touching.wait() == 0
 assert (ENDED, SAID, READ, REVISION, VERSION) == (True, (b"", None), "", "none", ""), (SAID, READ, REVISION, VERSION)
@@ -749,6 +756,8 @@ def test_a_file_that_is_looked_at_starts_no_program(checked: dict[str, Any]):
     said = [(each["severity"], lines[each["range"]["start"]["line"]], each["message"]) for each in checked["begins.py"]]
     assert {each["code"] for each in checked["begins.py"]} == {"FX313"} and {each[0] for each in said} == {"info"}
     assert [line.split("(")[0].split()[-1] for _, line, _ in said].count("subprocess.check_output") == 1
+    for start in ("asyncio.run(", "pty.spawn("):
+        assert any(line.strip().startswith(start) for _, line, _ in said), said
     assert any(line.startswith("os.system(") and "`touch begun.txt` was not started" in text for _, line, text in said)
 
 

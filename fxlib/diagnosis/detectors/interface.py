@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any
 
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
@@ -22,6 +21,7 @@ from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, head_of, span_of
 from fxlib.interop import torch_side
+from fxlib.ir.leaves import leaves_once
 from fxlib.ir.span import is_hidden
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
@@ -159,7 +159,7 @@ def _registered(root: nn.Module, path: str = "") -> Place | None:
 
 def copied(run: Run, probe: Probe, value: Any) -> None:
     """Collects copies of traced values, for `other_graphs`."""
-    if any(isinstance(leaf, Proxy) for leaf in tree_leaves(value)):
+    if any(isinstance(leaf, Proxy) for leaf in leaves_once(value)):
         run.notes.copies[probe.span] = run.place_of_probe(probe)
 
 

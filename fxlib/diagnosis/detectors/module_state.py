@@ -6,7 +6,6 @@ import ast
 from typing import Any
 
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine import trees
@@ -15,6 +14,7 @@ from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.snapshot import Change
+from fxlib.ir.leaves import leaves_once
 from fxlib.ir.writes import Writes
 
 __all__ = ["ON_GRAPH"]
@@ -34,7 +34,7 @@ def changed(search: Search) -> None:
     for change, place in zip(changes, places, strict=True):
         where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
-        traced = any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
+        traced = any(isinstance(leaf, Proxy) for leaf in leaves_once(content))
         if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
             run.add("FX210", place, f"{where} is updated only while tracing, and never by the graph")
         elif traced and _was_buffer(change):

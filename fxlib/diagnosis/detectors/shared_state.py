@@ -6,8 +6,6 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.detectors.moments import differ
 from fxlib.diagnosis.engine import trees
@@ -16,6 +14,7 @@ from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.reach import names_in
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.shared import SharedChange
+from fxlib.ir.leaves import leaves_once
 
 __all__ = ["LAST"]
 
@@ -75,7 +74,7 @@ def _reads(instrumentation: Instrumentation, change: SharedChange) -> Place | No
 
 
 def _leaked(content: Any) -> bool:
-    return any(isinstance(leaf, Proxy) for leaf in pytree.tree_leaves(content))
+    return any(isinstance(leaf, Proxy) for leaf in leaves_once(content))
 
 
 def _writes(instrumentation: Instrumentation, change: SharedChange) -> Place | None:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
-from fxlib.ir.leaves import write_back
+from fxlib.ir.leaves import leaves_once, write_back
 
 __all__ = ["Change", "Snapshot"]
 
@@ -64,6 +63,8 @@ def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
 
 
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
+    if not container:  # most tables of layers
+        return container, [], []
     return container, [*container], [*map(id, container.values())] if isinstance(container, dict) else []
 
 
@@ -94,7 +95,8 @@ class Snapshot:
     """A snapshot of every module under ``root`` that is traced into, and of the state of ``functions`` outside of
     modules.
 
-    Leaves do not run while tracing; only their buffers and attributes are kept, which an outer forward may write to.
+    Leaves do not run while tracing; only their buffers, submodules and attributes are kept, which an outer forward may
+    write to, as it does with the layers that it puts into an nn.ModuleDict on first use.
     """
 
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
@@ -113,7 +115,7 @@ class Snapshot:
             attributes = module.__dict__
             tables = {
                 name: table.copy()
-                for name in (("_buffers",) if leaf else _TABLES)
+                for name in (("_buffers", "_modules") if leaf else _TABLES)
                 if isinstance(table := attributes.get(name), (dict, set))
             }
             if gradients:
@@ -125,7 +127,7 @@ class Snapshot:
                 self._keep_tensors(path, module, module._parameters.items())
             for name, value in own:
                 if isinstance(value, (torch.Tensor, list, tuple, dict)):
-                    leaves = [(name, each) for each in pytree.tree_leaves(value) if type(each) is torch.Tensor]
+                    leaves = [(name, each) for each in leaves_once(value) if type(each) is torch.Tensor]
                     self._keep_tensors(path, module, leaves)
             if leaf:
                 continue

@@ -19,6 +19,7 @@ from fxlib.ir.node import Node
 __all__ = ["Answers", "ContinuingTracer", "NotingTracer", "Returned", "StrictTracer"]
 
 
+_MOST_CONTAINERS = 100
 _FUNCTION = os.path.join("torch", "autograd", "function.py")
 
 
@@ -37,13 +38,23 @@ def _lost_mode() -> str:
     return "FX212"
 
 
-def nodes_of(value: Any) -> Any:
-    """The nodes in a value, nested in lists and dicts as there; None for anything outside of the graph."""
+def nodes_of(value: Any, known: dict[int, Any] | None = None) -> Any:
+    """The nodes in a value, nested in lists and dicts as there; None for anything outside of the graph, for what refers
+    back to what it is in, and in more containers than anybody reads."""
     if isinstance(value, Proxy):
         return value.node
-    if isinstance(value, (list, tuple)):
-        return [nodes_of(each) for each in value]
-    return {str(key): nodes_of(each) for key, each in value.items()} if isinstance(value, dict) else None
+    if not isinstance(value, (list, tuple, dict)):
+        return None
+    known = {} if known is None else known
+    if id(value) in known or len(known) >= _MOST_CONTAINERS:
+        return known.get(id(value))
+    known[id(value)] = None
+    if isinstance(value, dict):
+        found: Any = {str(key): nodes_of(each, known) for key, each in value.items()}
+    else:
+        found = [nodes_of(each, known) for each in value]
+    known[id(value)] = found
+    return found
 
 
 class Returned(NamedTuple):

@@ -28,6 +28,8 @@ _PATIENCE = 1.0
 """Seconds to wait for a trace if nothing is known yet of a line that may belong to a model."""
 _PATIENCE_FOR_NAMES = 3.0
 """Seconds to wait for what names hold, which takes one more trace for each text."""
+_PATIENCE_FOR_OTHERS = 0.5
+"""Seconds to wait for what they hold in a further model, if one is known."""
 _MOST_MODELS = 2  # that are asked for what a name holds
 _MOMENT = 0.05
 """Seconds to wait if the last trace can answer too, or probably no trace will."""
@@ -99,29 +101,49 @@ async def _of_name(ls: FxLensServer, document: Document, line: int, column: int)
         name = name_at(document.text, path, line + 1, column) if readers else None
         for reader, record in readers if name else ():
             models = name and source_nodes.models_of(record, path, line + 1, name.first, name.last)
-            if name and models and (found := await _held(ls, reader, models, name)) and found[2]:
-                called = f"In {descriptions.code(found[0])} of {descriptions.code(os.path.basename(reader.path))}"
-                return (f"{found[1]}\n\n---\n\n{called}", name.span), True
+            file = f" of {descriptions.code(os.path.basename(reader.path))}"
+            if name and models and (found := await _held(ls, reader, models, name, file)) and found[1]:
+                return (found[0], name.span), True
     if own is None or was is None or (found := await _held(ls, document, *own)) is None:
         return None, False
-    return _moved((found[1], own[1].span), line + 1 - was), found[2]
+    # The edit may have changed the value, and until its trace ends nobody knows.
+    late = "" if document.text == document.record_text else "\n\nBefore the latest edit, which is not traced yet"
+    return _moved((found[0] + late, own[1].span), line + 1 - was), found[1]
 
 
-async def _held(ls: FxLensServer, reader: Document, models: list[Target], name: Name) -> tuple[str, str, bool] | None:
-    """What a name holds in the first of a document's models that knows: the model, what it says, and whether it is more
-    than that nothing is known."""
+async def _held(
+    ls: FxLensServer, reader: Document, models: list[Target], name: Name, file: str = ""
+) -> tuple[str, bool] | None:
+    """What a name holds in a document's models, the one that counts first; and whether it is more than that nothing is
+    known.  Where several models run a helper, each value says whose it is; ``file`` follows the model's name."""
     unknown = None
+    said: dict[frozenset[str], tuple[str, list[str]]] = {}
+    others = [target["name"] for target in models if not assumed(target)]
     for target in models[:_MOST_MODELS]:
-        known = await ls.session.names(reader, target, _PATIENCE_FOR_NAMES)
+        if said and assumed(target):
+            continue
+        known = await ls.session.names(reader, target, _PATIENCE_FOR_OTHERS if said else _PATIENCE_FOR_NAMES)
+        if known and target["name"] in others:
+            others.remove(target["name"])
         values = known.get((key(name.span["file"]), name.line, name.text, name.stored), [])
         if not values:
             continue
-        found = target["name"], descriptions.describe_name(name.text, values, target)
+        text = descriptions.describe_name(name.text, values, target)
         if any(each.text for each in values):
-            return *found, True
-        # Where a value is not known that is read, the expression around it may say more.
-        unknown = unknown or (*found, name.stored)
-    return unknown
+            same = said.setdefault(frozenset(each.text for each in values), (text, []))
+            same[1].append(descriptions.code(target["name"]))
+        else:
+            # Where a value is not known that is read, the expression around it may say more.
+            unknown = unknown or (text, name.stored)
+    if not said:
+        return unknown
+    alone = len(said) == 1 and not others and not file
+    parts = [text if alone else f"{text}\n\nIn {', '.join(names)}{file}" for text, names in said.values()]
+    if others:
+        parts[-1] += (
+            f". Other models may run it with other values: {source_nodes.several([*map(descriptions.code, others)])}"
+        )
+    return "\n\n---\n\n".join(parts), True
 
 
 def _moved(found: Hovered, by: int) -> Hovered:
@@ -146,6 +168,9 @@ def _own(ls: FxLensServer, document: Document, line: int, column: int) -> Hovere
             return None
         span = found[0].span
         text = descriptions.describe(found, owner, _line(positions.lines_of(document.record_text), span))
+        if others := source_nodes.differing(document.record, document.path, found):
+            said = source_nodes.several([*map(descriptions.code, others)])
+            text += f"\n\nIn {descriptions.code(owner['name'])}. Other models run it with other values: {said}"
         text += descriptions.lowering(ls.session.selected(document, owner["lowering"]), span)
     return _moved((text, span), line + 1 - was)
 

@@ -99,7 +99,11 @@ async def run(pool: Pool, request: Request, record: Record, without: Collection[
     except WorkerUnavailable:
         return {}
     if outcome.end != "done":
-        log.warning("comparing the models of %s ended with %s %s", request.path, outcome.end, outcome.status)
+        log.warning(
+            "%s: not all of its models were run beside their graphs, so a difference that no rule knows is not found "
+            "(ended early: %s, status %s)",
+            *(request.path, outcome.end, outcome.status),
+        )
     by_name = {target["name"]: target for target in record["targets"]}
     return {name: _laid(by_name[name], each) for name, each in found.items()}
 

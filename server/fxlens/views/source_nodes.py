@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fxlens.record import Node, Record, Span, Target
+from fxlens.record import Node, Record, Span, Target, assumed
 from fxlens.sources.paths import key
 
 from .drawing import value_text
@@ -235,6 +235,16 @@ def at(record: Record, path: str, line: int, column: int) -> list[Occurrence]:
     counts = min((place.target for place in found), key=models.rank(line))
     found = [place for place in found if place.target == counts]
     return [place for place in found if place.own] or found
+
+
+def differing(record: Record, path: str, found: list[Occurrence]) -> list[str]:
+    """The other models in which the expression of ``found`` has other values; assumed inputs say nothing there."""
+    values: dict[str, set[str]] = {}
+    for place in _models(record, path).places:
+        if place.span == found[0].span:
+            values.setdefault(place.target, set()).add(value_text(place.node))
+    given = {target["name"] for target in record["targets"] if not assumed(target)}
+    return [name for name, texts in values.items() if name in given and texts != values[found[0].target]]
 
 
 def is_a_node(record: Record, path: str, span: Span) -> bool:

@@ -3,6 +3,7 @@ must not install, build or run anything.  What packages start on their own is le
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import os
@@ -15,8 +16,8 @@ from typing import Any
 from . import outside
 from .placeholders import placeholder_finder
 
-_PASSING_ON = ("os", "subprocess", "webbrowser", __name__)
-"""Modules that start what others ask them for."""
+_PASSING_ON = ("os", "subprocess", "webbrowser", "asyncio", "pty", __name__)
+"""Modules and packages that start what others ask them for."""
 _HANDLES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _CAUGHT = frozenset({"OSError", "IOError", "EnvironmentError", "FileNotFoundError", "Exception", "BaseException"})
 _NO_PROCESS = 1 << 30
@@ -38,7 +39,8 @@ def turn_off() -> None:
         if asking is None:
             execute(self, args, *more, **named)
             return
-        handled = _is_handled(asking)
+        # asyncio waits for the end of the process by other ways than a return code.
+        handled = _is_handled(asking) or _package(sys._getframe(2)) == "asyncio"
         _note(args, asking, handled)
         if handled:
             raise _not_found(args)
@@ -55,6 +57,10 @@ def turn_off() -> None:
 
     subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
     os.system = system_
+    with contextlib.suppress(ImportError):  # not on Windows
+        import pty
+
+        pty.spawn = _failing(pty.spawn, 0)
     for name in dir(os):
         if name.startswith(("exec", "spawn", "posix_spawn", "startfile")):
             setattr(os, name, _failing(getattr(os, name), 1 if name.startswith("spawn") else 0))
@@ -74,11 +80,15 @@ def _failing(original: Callable[..., Any], at: int) -> Callable[..., Any]:
     return failing
 
 
+def _package(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
 def _asking() -> Any:
     """The frame of the line of the workspace that starts a program; None where a package does."""
     finder = placeholder_finder()
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in _PASSING_ON:
+    while frame is not None and not {frame.f_globals.get("__name__"), _package(frame)}.isdisjoint(_PASSING_ON):
         frame = frame.f_back
     if frame is None or finder is None or not finder.is_own(frame.f_code.co_filename):
         return None
