@@ -129,11 +129,10 @@ function that takes a tensor and returns it, so that the call is recorded and it
 `train()` and `eval()` on the traced module do not change it. Submodules such as `nn.Dropout` and
 `nn.BatchNorm2d` are leaves and do follow the mode.
 
-The same holds for an attribute that the model's own `train()` or `eval()` sets, such as `self.merged` of a LoRA layer:
-the graph has the `train()` and `eval()` of `nn.Module`, and keeps the branch that was traced. It is reported if the trace
-in the other mode gives another graph. If weights change along with the attribute, it is only information: the graph and
-the weights of one mode belong together. Trace the
-model once in each mode.""",
+The same holds for an attribute that the model's own `train()` or `eval()` sets, such as `self.merged` of a LoRA
+layer: the graph has the `train()` and `eval()` of `nn.Module`, and keeps the branch that was traced. It is reported
+if the trace in the other mode gives another graph. If weights change along with the attribute, it is only
+information: the graph and the weights of one mode belong together. Trace the model once in each mode.""",
         fixes=("dropout-module",),
         bad=net("        return nn.functional.dropout(x, 0.5, training=self.training)  # <- here\n"),
         good=HEAD
