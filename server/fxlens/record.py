@@ -49,7 +49,8 @@ class Fix(TypedDict):
     """A change of source that answers a finding.
 
     ``capture`` is the one it is for: ``fx``, ``export``, ``compile``, or ``shapes``.  ``checked``: it was applied to a
-    copy, captured again and compared with eager.  ``preferred``: that proved it.
+    copy, captured again and compared with eager.  ``preferred``: that proved it, and
+    nothing is left that only the code could say: ``assumes`` names what is, such as that a value is a tensor.
     """
 
     id: ReadOnly[str]
@@ -58,6 +59,7 @@ class Fix(TypedDict):
     capture: ReadOnly[str]
     preferred: ReadOnly[bool]
     checked: ReadOnly[bool]
+    assumes: ReadOnly[str | None]
     note: ReadOnly[str | None]
     edits: ReadOnly[Sequence[Edit]]
 

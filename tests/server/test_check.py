@@ -513,6 +513,32 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
     assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
 
 
+ASSUMES = """import torch
+from torch import nn
+
+
+# fxlens: Net() <- torch.rand(3, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        self.last = x.softmax(-1)
+        return self.last * x
+"""
+
+
+def test_fixes_that_assume_something_are_applied_only_if_asked_for(tmp_path: Path):
+    path = tmp_path / "net.py"
+    path.write_text(ASSUMES, encoding="utf-8")
+    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
+    assert path.read_text(encoding="utf-8") == ASSUMES
+    assert "fix (self.last no longer exists after a call): Use a local variable: last" in done.stdout
+    assert "1 problem left whose fixes assume what the code does not say; --unsafe-fixes applies them" in done.stderr
+    done = fxlens("check", "net.py", "--fix", "--unsafe-fixes", cwd=tmp_path)
+    assert path.read_text(encoding="utf-8") == ASSUMES.replace("self.last", "last") and "FX209" not in done.stdout
+    assert "net.py: fixed: Use a local variable: last" in done.stderr and "problem left" not in done.stderr
+    alone = fxlens("check", "net.py", "--unsafe-fixes", cwd=tmp_path)
+    assert (alone.returncode, alone.stdout) == (2, "") and "works with --fix or --diff only" in alone.stderr
+
+
 def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
     """Both files lead to the same line, and each has one of its own."""
     part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x / len(x)\n"

@@ -138,7 +138,9 @@ def test_what_a_server_sends_is_what_the_types_say(shared: Client, folder: Path,
 def test_overlays_leave_the_record_as_it_was():
     at = record.span("/net.py", 3, 4, 3, 9)
     fix: record.Fix = {
-        "id": "wrap", "title": "", "kind": "wrap", "capture": "fx", "preferred": False, "checked": False, "note": None,
+        "id": "wrap", "title": "", "kind": "wrap", "capture": "fx", "preferred": False, "checked": False,
+        "assumes": None,
+        "note": None,
         "edits": [],
     }  # fmt: skip
     found = record.finding("FX101", "error", "m", at, target="Net", fixes=[fix])

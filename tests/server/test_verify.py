@@ -30,6 +30,7 @@ def fix(name: str, **more: Any) -> Fix:
         "capture": "fx",
         "preferred": False,
         "checked": False,
+        "assumes": None,
         "note": None,
         "edits": [],
         **more,

@@ -30,19 +30,25 @@ _FRESH = 10  # seconds for which a text that was read is taken for that of the f
 
 
 def mentioned(file: str, *patterns: str) -> str | None:
-    """The name of another file of the project in which each of the regular expressions is found."""
-    return next((os.path.basename(path) for path, _ in _matching(file, patterns)), None)
+    """The name of another file of the project in which each of the regular expressions is found. They are looked for
+    in their order, so a quick one first spares the others."""
+    return _first(os.path.abspath(file), patterns, int(time.monotonic() / _FRESH))
 
 
-def _matching(file: str, patterns: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+@functools.lru_cache(maxsize=4096)
+def _first(file: str, patterns: tuple[str, ...], now: int) -> str | None:
+    return next((os.path.basename(path) for path, _ in _matching(file, patterns, now)), None)
+
+
+def _matching(file: str, patterns: Iterable[str], now: int) -> Iterator[tuple[str, bytes]]:
     wanted = [re.compile(each.encode()) for each in patterns]
-    own = os.path.abspath(file)
-    for path, text in _texts(os.path.dirname(own), _root(own), int(time.monotonic() / _FRESH)):
-        if path != own and all(each.search(text) for each in wanted):
+    for path, text in _texts(os.path.dirname(file), _root(file, now), now):
+        if path != file and all(each.search(text) for each in wanted):
             yield path, text
 
 
-def _root(file: str) -> str:
+@functools.lru_cache(maxsize=64)
+def _root(file: str, now: int) -> str:
     folder = Path(file).parent
     above = [folder, *folder.parents][:_UP]
     marked = next((each for each in above if any((each / name).exists() for name in _ROOTS)), None)
@@ -110,7 +116,7 @@ def other_callers(source: Source, function: FunctionNode) -> str | None:
     if line is not None:
         return f"line {line}"
     patterns = rf"\b{re.escape(name)}\b", imported_as(source.file)
-    for path, text in _matching(source.file, patterns):
+    for path, text in _matching(os.path.abspath(source.file), patterns, int(time.monotonic() / _FRESH)):
         with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
             if _used_apart(Source(path, text.decode()), name) is None:
                 continue

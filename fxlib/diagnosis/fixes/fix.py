@@ -73,6 +73,7 @@ class Fix:
             "kind": self.kind,
             "preferred": self.preferred,
             "checked": self.checked,
+            "assumes": self.hazard,
             "note": self.note,
             "edits": [edit.as_dict() for edit in self.edits],
         }

@@ -8,6 +8,7 @@ import re
 
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import AN_INT, to_name
+from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.source import FunctionNode
 
@@ -50,15 +51,16 @@ def _is_fresh(site: Site, node: ast.AST | None, function: FunctionNode | None, s
         return False
     called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     of_torch = (site.call_name(node) or "").startswith("torch.")
-    if _NEW.match(called) and (of_torch or not _is_own(site, node.func)):
+    if _NEW.match(called) and (of_torch or not _is_own(site, node.func, function)):
         return True
     made = Runs(site).of(node.func, function)
     return bool(made) and all(isinstance(each, str) and _LAYER.search(each) for each in made)
 
 
-def _is_own(site: Site, called: ast.expr) -> bool:
+def _is_own(site: Site, called: ast.expr, function: FunctionNode | None) -> bool:
     """Whether a call is one of a method or a submodule of the class."""
-    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
+    me = self_name(site.source, function) if function is not None else None
+    return isinstance(called, ast.Attribute) and me is not None and getattr(called.value, "id", None) == me
 
 
 def kept_by_another(site: Site, name: str) -> bool:

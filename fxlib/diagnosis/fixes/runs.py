@@ -119,5 +119,6 @@ class Runs:
 
     def is_set_elsewhere(self, attribute: str) -> bool:
         """Whether another file that uses this one, such as one with a child of the class, sets such an attribute."""
-        setting = rf"(?m)(\.|^[ \t]+){re.escape(attribute)}\s*(:[^=\n]*)?=[^=]"
-        return self.site.mentioned(setting, imported_as(self.source.file)) is not None
+        name = re.escape(attribute)
+        setting = rf"(?m)(\.|^[ \t]+){name}\s*(:[^=\n]*)?=[^=]"
+        return self.site.mentioned(name, imported_as(self.source.file), setting) is not None

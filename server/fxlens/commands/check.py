@@ -22,6 +22,7 @@ from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.sources.paths import is_within, relative
+from fxlens.views.fixes import only_assumed
 from fxlens.views.terminal import exact, one_line, printable
 
 from . import options
@@ -147,14 +148,16 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     if writing fails."""
     failed = not_run = False
     said: set[str] = set()
+    assumed = 0
 
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
-        nonlocal failed, not_run
+        nonlocal failed, not_run, assumed
         for result in results:
             not_run = not_run or result.not_checked
             _say_beside(result, arguments.fix, said)
             yield result
             failed = failed or result.failed
+            assumed += sum(map(only_assumed, result.shown))
             if out is not None:
                 out.flush()
 
@@ -182,6 +185,12 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     else:
         with open(arguments.output, "w", encoding="utf-8") as file:
             _write(told(file), file, arguments, arguments.color == "always")
+    if assumed and arguments.fix and not arguments.unsafe_fixes:
+        problems = f"{assumed} problem{'' if assumed == 1 else 's'}"
+        print(
+            f"fxlens: {problems} left whose fixes assume what the code does not say; --unsafe-fixes applies them",
+            file=sys.stderr,
+        )
     return 2 if not_run else 1 if failed else 0
 
 

@@ -23,6 +23,12 @@ def is_proven(fix: Fix) -> bool:
     return fix["preferred"] and fix["checked"]
 
 
+def only_assumed(finding: Finding) -> bool:
+    """Whether no fix of a finding is proven, but one would be if the code said what it assumes."""
+    fixes = finding["fixes"]
+    return any(fix["checked"] and fix["assumes"] for fix in fixes) and not any(map(is_proven, fixes))
+
+
 def change(fix: Fix, texts: Mapping[str, str]) -> str:
     """The changes of a fix, as a unified diff with one line of context; ``texts`` of files that are not read from
     disk."""

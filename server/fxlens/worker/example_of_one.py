@@ -72,7 +72,7 @@ def placed(
     varying = ", ".join(each.text for each in dimensions)
     fix: Fix = {
         "id": "example-of-two", "title": "Use a batch of 2 in the example", "kind": "rewrite", "capture": "shapes",
-        "preferred": True, "checked": True, "edits": edits,
+        "preferred": True, "checked": True, "assumes": None, "edits": edits,
         "note": f"torch.export takes {varying} as dynamic then, and the program agrees with eager at another size",
     }  # fmt: skip
     return finding, [fix]

@@ -39,7 +39,7 @@ def fix(value: Any, capture: str = "fx") -> Fix:
     """A fix of fxlib's as data."""
     return {
         "id": value.id, "title": value.title, "kind": value.kind, "capture": capture, "preferred": value.preferred,
-        "checked": value.checked, "note": value.note,
+        "checked": value.checked, "assumes": value.hazard, "note": value.note,
         "edits": [_edit(each) for each in value.edits],
     }  # fmt: skip
 

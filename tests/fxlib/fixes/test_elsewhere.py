@@ -177,4 +177,5 @@ def test_only_regular_files_of_the_project_are_read(tmp_path):
     from fxlib.diagnosis.fixes import elsewhere
 
     elsewhere._texts.cache_clear()
+    elsewhere._first.cache_clear()
     assert mentioned(str(folder / "net.py"), r"\.kept\b") == "plot.py"

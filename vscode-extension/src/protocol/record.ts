@@ -27,6 +27,7 @@ export interface Fix {
   capture: string;
   preferred: boolean;
   checked: boolean;
+  assumes: string | null;
   note: string | null;
   edits: Edit[];
 }
