@@ -18,13 +18,14 @@ from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.reach import names_in
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.subject import has_own_modes
 from fxlib.diagnosis.engine.tracers import NotingTracer
 from fxlib.diagnosis.engine.trees import head_of
 from fxlib.ir.modules import hollow_copy
 from fxlib.ir.node import Node
 from fxlib.ir.span import is_hidden
 
-__all__ = ["AT_PROBES", "LAST", "LOOKERS", "has_own", "put", "who_sets"]
+__all__ = ["AT_PROBES", "LAST", "LOOKERS", "put", "who_sets"]
 
 _SETTERS = ("train", "eval")
 _Layers = Mapping[Node, nn.Module]
@@ -95,7 +96,7 @@ def _set_at(run: Run, node: Node) -> Place | None:
 def by_its_own(search: Search) -> None:
     """FX237: a class overrides `train` or `eval`; the graph has only torch's."""
     run, root = search.best, search.subject.root
-    if not run.complete or not isinstance(root, nn.Module) or not any(map(has_own, root.modules())):
+    if not run.complete or not search.subject.sets_own_modes:
         return
     layers = _layers(run)
     if not layers:
@@ -153,20 +154,12 @@ def _has_modes(layer: nn.Module) -> bool:
     return False
 
 
-def has_own(module: nn.Module) -> bool:
-    """Whether a module has a `train` or `eval` that is not torch's."""
-    kind = type(module)
-    if kind.train is not nn.Module.train or kind.eval is not nn.Module.eval:
-        return True
-    return "train" in vars(module) or "eval" in vars(module)
-
-
 def _who_sets(root: nn.Module, target: str, mode: bool, eager: bool, twins: Mapping[nn.Module, nn.Module]) -> nn.Module:
     """The innermost module around a layer whose own `train` or `eval` gives the layer the mode that it has in eager."""
     layer = twins[root.get_submodule(target)]
     for owner in reversed([*_around(root, target)]):
         layer.training = eager
-        if has_own(owner) and put(twins[owner], mode) and layer.training == eager:
+        if has_own_modes(owner) and put(twins[owner], mode) and layer.training == eager:
             return owner
     return root
 
@@ -178,7 +171,7 @@ def _around(root: nn.Module, target: str) -> Iterator[nn.Module]:
 
 def who_sets(root: nn.Module, target: str, mode: bool) -> tuple[nn.Module, Place | None]:
     """The innermost module around a part that has a `train` or `eval` of its own, and where that is."""
-    owner = next((each for each in reversed([*_around(root, target)]) if has_own(each)), root)
+    owner = next((each for each in reversed([*_around(root, target)]) if has_own_modes(each)), root)
     return owner, _train_of(owner, mode)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from fxlib.diagnosis.detectors.comparisons import difference, signature
-from fxlib.diagnosis.detectors.modes import has_own, put, who_sets
+from fxlib.diagnosis.detectors.modes import put, who_sets
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.reach import names_in
@@ -37,7 +37,7 @@ class _Set(NamedTuple):
 def set_by_its_own(search: Search) -> None:
     """FX207 and FX237: `train` or `eval` of a class sets what forward reads, or which parameters need gradients."""
     run, root = search.best, search.subject.root
-    if not run.complete or not isinstance(root, nn.Module) or not any(map(has_own, root.modules())):
+    if not run.complete or not search.subject.sets_own_modes:
         return
     read = {name for function in search.subject.instrumentation.functions for name in names_in(function.__code__)}
     reported: set[tuple[type, str]] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -18,10 +19,18 @@ from fxlib.diagnosis.engine.snapshot import Snapshot
 from fxlib.diagnosis.engine.tracers import ContinuingTracer, StrictTracer
 from fxlib.ir.node import Node
 
-__all__ = ["Subject", "prepare"]
+__all__ = ["Subject", "has_own_modes", "prepare"]
 
 _MODES = frozenset({"set_grad_enabled", "_set_grad_enabled", "__enter__", "enter_context"})
 """Names in code that changes the grad mode or autocast without its own context."""
+
+
+def has_own_modes(module: nn.Module) -> bool:
+    """Whether a module has a `train` or `eval` that is not torch's."""
+    kind = type(module)
+    if kind.train is not nn.Module.train or kind.eval is not nn.Module.eval:
+        return True
+    return "train" in vars(module) or "eval" in vars(module)
 
 
 class _Ahead:
@@ -96,6 +105,11 @@ class Subject:
         named = {name for function in functions for name in reach.names_in(function.__code__)}
         modes = not named.isdisjoint(_MODES)
         return cls(root, leaves, concrete_args, inputs, misfit, instrumentation, snapshot, own_tracer, modes)
+
+    @cached_property
+    def sets_own_modes(self) -> bool:
+        """Whether a class of the root has a `train` or `eval` of its own, which a graph does not have."""
+        return isinstance(self.root, nn.Module) and any(map(has_own_modes, self.root.modules()))
 
     def tracer(self) -> ContinuingTracer:
         made = ContinuingTracer(self.leaves, self.own_tracer)
