@@ -44,7 +44,7 @@ def _is_fresh(site: Site, node: ast.AST | None, function: FunctionNode | None, s
     if isinstance(node, ast.IfExp):
         return all(_is_fresh(site, each, function, seen) for each in (node.body, node.orelse))
     if isinstance(node, ast.Name):
-        given = [] if node.id in seen else list(to_name(site.source, node.id, function))
+        given = [] if node.id in seen else list(to_name(site.source, node, function))
         seen.add(node.id)
         return bool(given) and all(_is_fresh(site, value, where, seen) for value, where in given)
     if not isinstance(node, ast.Call) or any(each.arg in ("inplace", "out") for each in node.keywords):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["AN_INT", "A_SIZE", "Given", "to_attribute", "to_name"]
+__all__ = ["AN_INT", "A_SIZE", "Given", "is_inner", "to_attribute", "to_name"]
 
 # What a name gets where no expression of the text says it.
 AN_INT = ast.Name("int")
@@ -17,8 +17,35 @@ Given = Iterator[tuple["ast.AST | None", "FunctionNode | None"]]
 """Expressions, each with the function in which it stands; None for what the text does not say."""
 
 
-def to_name(source: Source, name: str, function: FunctionNode | None) -> Given:
-    """What a name gets in a function, or at module level; the parameter of that name as `ast.arg`."""
+def to_name(source: Source, node: ast.Name, function: FunctionNode | None) -> Given:
+    """What a name gets that is read in a function, or at module level; the parameter of that name as `ast.arg`."""
+    inner = list(_inside(source, node))
+    yield from ((value, function) for value in inner) if inner else _in_scope(source, node.id, function)
+
+
+def is_inner(source: Source, node: ast.Name) -> bool:
+    """Whether a name belongs to a lambda or a comprehension around it."""
+    return bool(list(_inside(source, node)))
+
+
+def _inside(source: Source, node: ast.Name) -> Iterator[ast.AST | None]:
+    """What the innermost lambda or comprehension around a name gives to it, if it binds one of that name."""
+    above = source.parents.get(node)
+    while above is not None and not isinstance(above, ast.stmt):
+        if isinstance(above, ast.Lambda) and any(
+            node.id == each.arg for each in ast.walk(above.args) if isinstance(each, ast.arg)
+        ):
+            yield None
+            return
+        for generator in getattr(above, "generators", ()):
+            for target in ast.walk(generator.target):
+                if isinstance(target, ast.Name) and target.id == node.id and target is not node:
+                    yield from _from_statement(generator, target)
+                    return
+        above = source.parents.get(above)
+
+
+def _in_scope(source: Source, name: str, function: FunctionNode | None) -> Given:
     if function is None:
         yield from ((value, None) for value in _bound(source.tree.body, name))
         return
@@ -31,21 +58,21 @@ def to_name(source: Source, name: str, function: FunctionNode | None) -> Given:
     found = list(_bound(function.body, name))
     yield from ((value, function) for value in found)
     if not found and all(each.arg != name for each in ast.walk(arguments) if isinstance(each, ast.arg)):
-        yield from to_name(source, name, None)
+        yield from _in_scope(source, name, None)
 
 
 def to_attribute(source: Source, owner: ast.ClassDef | None, name: str) -> Given:
     """What an attribute gets in a class, and from anybody in the file who writes to an attribute of that name."""
     if owner is not None:
         yield from ((value, None) for value in _bound(owner.body, name))
-    for node in source.nodes:
-        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+    for node in source.attributes.get(name, ()):
+        if isinstance(node.ctx, ast.Store):
             statement, function = source.parents[node], source.function_of(node)
             yield from ((value, function) for value in _from_statement(statement, node))
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _REGISTERING:
-            first, *others = [*node.args, None]
-            if len(others) > 1 and getattr(first, "value", None) == name:
-                yield others[0], source.function_of(node)
+    for node in (each for method in _REGISTERING for each in source.attributes.get(method, ())):
+        call = source.parents[node]
+        if isinstance(call, ast.Call) and len(call.args) > 1 and getattr(call.args[0], "value", None) == name:
+            yield call.args[1], source.function_of(call)
 
 
 _REGISTERING = ("register_buffer", "register_parameter")

@@ -74,7 +74,7 @@ class _Asked:
     def _of_name(self, node: ast.AST, function: FunctionNode | None) -> bool:
         me = self_name(self.site.source, function) if function is not None else None
         if isinstance(node, ast.Name):
-            name, given = node.id, list(to_name(self.site.source, node.id, function))
+            name, given = node.id, list(to_name(self.site.source, node, function))
         elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == me is not None:
             owner = self.site.source.class_of(self.site.node)
             if Runs(self.site).is_set_elsewhere(node.attr):

@@ -36,7 +36,7 @@ class Runs:
         if depth > 4:
             yield None
         elif isinstance(node, ast.Name):
-            given = list(to_name(self.source, node.id, function))
+            given = list(to_name(self.source, node, function))
             plain = next((s for s in tree.body if isinstance(s, FunctionNode) and s.name == node.id), None)
             if plain is not None and len(given) == 1:
                 yield plain
@@ -75,12 +75,11 @@ class Runs:
 
     def _added_to(self, attribute: str) -> Given:
         """What is added to a list of that name after it was made."""
-        for node in self.source.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
-                continue
-            adds = node.func.attr in ("append", "extend", "insert", "add_module")
-            if adds and getattr(node.func.value, "attr", None) == attribute:
-                yield node.args[-1], self.source.function_of(node)
+        for method in ("append", "extend", "insert", "add_module"):
+            for node in self.source.attributes.get(method, ()):
+                call = self.source.parents[node]
+                if isinstance(call, ast.Call) and call.args and getattr(node.value, "attr", None) == attribute:
+                    yield call.args[-1], self.source.function_of(call)
 
     def _made(
         self, value: ast.AST | None, function: FunctionNode | None, first: bool, depth: int

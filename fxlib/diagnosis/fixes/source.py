@@ -43,6 +43,15 @@ class Source:
         return list(ast.walk(self.tree))
 
     @cached_property
+    def attributes(self) -> dict[str, list[ast.Attribute]]:
+        """The attribute expressions of the tree by the names that they end with."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fxlib.diagnosis.fixes.elsewhere import other_callers
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
+from fxlib.diagnosis.fixes.given import AN_INT, is_inner, to_attribute, to_name
 from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.runs import Runs
@@ -133,7 +133,7 @@ class _Asked:
             asked = [self.holds(each, function) for each in (node.left, *node.comparators)]
             return not plain and (all(asked) if self.numbers else any(asked))
         if isinstance(node, ast.Name):
-            return self._of_all(node.id, node, function)
+            return self._of_all(node, function)
         if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in OF_NUMBERS:
             return True
         if not self.tensors:
@@ -158,7 +158,7 @@ class _Asked:
             name = self.site.call_name(node) or ""
             return name == "tuple" or self.of_tensors(node, function)
         if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node.id, function))
+            given = list(to_name(self.source, node, function))
             return bool(given) and self._once(
                 ("several", node.id, function), lambda: all(self.several(value, where) for value, where in given)
             )
@@ -169,7 +169,7 @@ class _Asked:
         if isinstance(node, ast.Tuple):
             return bool(node.elts) and all(self.holds(each, function) for each in node.elts)
         if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node.id, function))
+            given = list(to_name(self.source, node, function))
             return bool(given) and self._once(
                 ("of tensors", node.id, function), lambda: all(self.of_tensors(value, where) for value, where in given)
             )
@@ -200,13 +200,14 @@ class _Asked:
         tensor = bool(ANNOTATION.match(text) or SHAPED.match(text))
         return (self.tensors and tensor) or (self.numbers and text in NUMBERS)
 
-    def _of_all(self, name: str, node: ast.AST, function: FunctionNode | None) -> bool:
+    def _of_all(self, node: ast.Name, function: FunctionNode | None) -> bool:
         """Whether all that a name gets is so, or what is done with it where it is read says so."""
-        given = list(to_name(self.source, name, function))
-        if given and self._once((name, function), lambda: all(self.holds(value, where) for value, where in given)):
+        given = list(to_name(self.source, node, function))
+        key = (node.id, function, node if is_inner(self.source, node) else None)
+        if given and self._once(key, lambda: all(self.holds(value, where) for value, where in given)):
             return True
         at = self.source.statement_of(node) if self.tensors and node in self.source.parents else None
-        return at is not None and function is not None and self._is_tensor_at(name, at, function)
+        return at is not None and function is not None and self._is_tensor_at(node, at, function)
 
     def _of_attribute(self, node: ast.Attribute, function: FunctionNode | None) -> bool:
         me = self_name(self.source, function) if function is not None else None
@@ -255,7 +256,7 @@ class _Asked:
 
     def _is_used(self, parameter: ast.arg, function: FunctionNode | None) -> bool:
         """Whether a function does with a parameter, before it gets another value, what raises unless it is a tensor."""
-        return function is not None and self._is_tensor_at(parameter.arg, function.body[0], function)
+        return function is not None and self._is_tensor_at(ast.Name(parameter.arg), function.body[0], function)
 
     def _is_passed(self, name: str, function: FunctionNode) -> bool:
         """Whether all callers of a function give a parameter what is asked for, and nobody else uses the function."""
@@ -278,10 +279,11 @@ class _Asked:
             given.append((passed, self.source.function_of(call)))
         return bool(given) and all(self.holds(value, where) for value, where in given)
 
-    def _is_tensor_at(self, name: str, at: ast.stmt, function: FunctionNode) -> bool:
+    def _is_tensor_at(self, node: ast.Name, at: ast.stmt, function: FunctionNode) -> bool:
         """Whether something is done with the value that a name has at a statement, on every way, that raises unless it
         is a tensor."""
-        if (name, at) in self.asked or name == self_name(self.source, function):
+        name = node.id
+        if (name, at) in self.asked or name == self_name(self.source, function) or is_inner(self.source, node):
             return False
         self.asked.add((name, at))
         stores = [
@@ -292,10 +294,7 @@ class _Asked:
         leaves = [n.lineno for n in _own(function) if isinstance(n, ast.Return | ast.Break | ast.Continue)]
         loop: ast.AST | None = None
         child: ast.AST = at
-        while True:
-            parent = self.source.parents[child]
-            if isinstance(parent, ast.Try):
-                return False
+        while (parent := self.source.parents.get(child)) is not None and not isinstance(parent, ast.Try):
             block = next((b for b in _blocks(parent) if child in b), [])
             for statement in always(block):
                 first, last = sorted((statement.lineno, at.lineno))
@@ -307,10 +306,11 @@ class _Asked:
                 if any(self._asks(name, each, function) for each in evaluated(statement)):
                     return True
             if parent is function:
-                return False
+                break
             if isinstance(parent, ast.For | ast.While):
                 loop = parent
             child = parent
+        return False
 
     def _asks(self, name: str, expression: ast.AST, function: FunctionNode) -> bool:
         """Whether evaluating a part of an expression raises unless the value of the name is a tensor, or a number if

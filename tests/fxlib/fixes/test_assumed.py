@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
+
+from fxlib.diagnosis.fixes.fix import Site
+from fxlib.diagnosis.fixes.fresh import is_fresh
+from fxlib.diagnosis.fixes.source import Source
+from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple, is_value
 
 from .marked import HEAD, fixes_of, net
 
+ROOT = Path(__file__).resolve().parents[3]
 LOOP = "for part in «torch.relu(x).{}»:\n    x = x + part\nreturn x\n"
 LEN = "n = «len(h)»\nreturn x * n\n"
 GRAD = "with «torch.no_grad()»:\n    h = {}\nreturn x + h\n"
@@ -25,6 +34,18 @@ TWO = "\n\nclass Two(nn.Module):\n    def forward(self, x):\n        return x, x
 # What the text says: the recipe, the source, and whether it is enough.
 CASES = {
     "a layer": (SIZE, of("h = self.l(x)\n" + LEN), True),
+    "a name of a lambda": (
+        SIZE,
+        of("x = torch.relu(x)\nn = map(lambda x: «len(x)», flag)\nreturn x * sum(n)\n"),
+        False,
+    ),
+    "a name of a comprehension": (SIZE, of("x = torch.relu(x)\nreturn x * sum([«len(x)» for x in flag])\n"), False),
+    "an item of a tensor": (SIZE, of("x = torch.relu(x)\nreturn x * sum([«len(v)» for v in x])\n"), True),
+    "an int of a comprehension": (
+        "floor-div",
+        of("k = 2\nreturn x * sum([«int(x.shape[0] / k)» for k in flag])\n"),
+        False,
+    ),
     "a layer of another file": (SIZE, of("h = self.l(x)\n" + LEN, "self.l = Other()\n"), False),
     "one of two layers": (
         "len-to-shape",
@@ -112,3 +133,18 @@ def test_what_the_text_does_not_say_is_assumed(name):
     recipe, text, said = CASES[name]
     for fix in fixes_of(recipe, text)[0][:1] or pytest.fail("no fix"):
         assert (fix.hazard is None) == said, fix.hazard
+
+
+def test_any_name_of_a_file_can_be_asked_about():
+    """Also one of a signature, a lambda, a comprehension, or a statement that gives a name its own value anew."""
+    files = [*ROOT.glob("examples/**/*.py"), *ROOT.glob("fxlib/diagnosis/fixes/*.py")]
+    asked = 0
+    for file in files:
+        source = Source(str(file), file.read_text(encoding="utf-8"))
+        for node in source.nodes:
+            if isinstance(node, ast.Name | ast.Call):
+                site = Site(None, source, node, lambda path: None)
+                for ask in (is_tensor, is_value, is_tuple, is_fresh):
+                    ask(site, node)
+                asked += 1
+    assert asked > 3000
