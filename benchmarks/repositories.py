@@ -28,6 +28,8 @@ ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "server")]),
     "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
 }
 HEAD = (
     "repository", "classes", "judged", "%", "traced", "assumed", "with --all: errors, warnings, hints",

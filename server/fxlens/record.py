@@ -217,7 +217,7 @@ class Target(Graph):
     ``role`` is laid over the record (``sources.roles``): ``meant`` to be captured, a ``root`` model, an ``other``
     class, or one used ``aside`` of the models, such as a loss; ``why`` is the reason, in a few words. ``limit`` is the
     highest severity of its shown findings.  ``doubtful``: its code does more than call layers and torch, so that it is
-    run side by side with its graph.
+    run side by side with its graph.  ``alone``: forward asks for a CUDA device or a process group, and runs without.
     """
 
     name: ReadOnly[str]
@@ -240,6 +240,7 @@ class Target(Graph):
     untaken: ReadOnly[Sequence[Untaken]]
     baked: ReadOnly[Sequence[Baked]]
     doubtful: ReadOnly[bool]
+    alone: ReadOnly[bool]
     timings: ReadOnly[Mapping[str, float]]
 
 
@@ -373,7 +374,7 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
         "end_column": at["end_column"], "status": status, "reason": reason, "role": None, "why": "",
         "limit": "error", "construct": None, "inputs": None, "findings": [], "lowering": [], "captures": [],
         "captured": [], "taken": [], "untaken": [], "baked": [],
-        "doubtful": False, "timings": {}, **NO_GRAPH,
+        "doubtful": False, "alone": False, "timings": {}, **NO_GRAPH,
     }  # fmt: skip
 
 

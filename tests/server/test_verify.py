@@ -195,10 +195,10 @@ def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: py
 
     sent: list[str] = []
     checks = [{"number": number, "finding": {}, "capture": "fx", "recipes": None} for number in range(3)]
-    model = {"name": "Net", "line": 1, "construct": "Net()", "inputs": None, "assumed": False, "size": 1}
+    model = {"name": "Net", "line": 1, "construct": "Net()", "inputs": None, "assumed": False, "alone": False}
     job = SimpleNamespace(
         deadline=0.0, path=PATH, read=None, leaf_modules=(), tracer=None, announce=lambda *step: None,
-        message={"models": [{**model, "checks": checks}], "others": [], "every": False, "together": False},
+        message={"models": [{**model, "size": 1, "checks": checks}], "others": [], "every": False, "together": False},
         send=lambda event, **fields: sent.append(event),
     )  # fmt: skip
     monkeypatch.setattr(verifying, "checker_of", lambda capture: lambda *arguments, **options: Checker())

@@ -47,6 +47,7 @@ class Model(TypedDict):
 
     construct: Origin
     inputs: Origin
+    alone: bool
     findings: list[_Known]
 
 
@@ -55,7 +56,7 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``captured`` for each model, again with each further verdict; ``end``."""
-    from fxlens.worker import capturing, user_file  # noqa: F401
+    from fxlens.worker import alone, capturing, user_file  # noqa: F401
 
     known = frozenset(sys.modules)
     models: dict[str, Model] = job.message["models"]
@@ -67,7 +68,8 @@ def work(job: Job) -> None:
         model = models.get(target.name)
         if model is not None:
             target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
-            _judge(job, namespace, target, model, wanted)
+            with alone.where(model["alone"]):
+                _judge(job, namespace, target, model, wanted)
     job.send("end", third_party=user_file.imported_files(known)[1])
 
 
@@ -274,7 +276,9 @@ def _model(record: Record, name: str) -> Model | None:
         for number, each in enumerate(target["findings"])
         if "fx" in each["captures"]
     ]  # fmt: skip
-    return {"construct": target["construct"], "inputs": target["inputs"], "findings": findings}
+    return {
+        "construct": target["construct"], "inputs": target["inputs"], "alone": target["alone"], "findings": findings,
+    }  # fmt: skip
 
 
 def _lost(known: Captured | None, asked: Iterable[str], reason: str) -> Captured:

@@ -32,6 +32,7 @@ class Model(TypedDict):
     line: int
     construct: str
     inputs: str
+    alone: bool
 
 
 # In the user's interpreter
@@ -39,7 +40,7 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``compared`` with the finding of each model that differs from its graph."""
-    from fxlens.worker import render, scope, user_file
+    from fxlens.worker import alone, render, scope, user_file
     from fxlens.worker.construct import without_what_it_lacks
     from fxlib.diagnosis.comparison.of_example import Comparing
     from fxlib.diagnosis.comparison.sides import Tracing
@@ -69,7 +70,8 @@ def work(job: Job) -> None:
             if unhindered() > until:
                 break
             job.announce("compare", model["name"], model["line"])
-            found = comparing.compare(model["construct"], model["inputs"])
+            with alone.where(model["alone"]):
+                found = comparing.compare(model["construct"], model["inputs"])
             if found is not None:
                 job.send("compared", target=model["name"], finding=render.finding(found, model["name"]))
 
@@ -119,6 +121,7 @@ def _model(target: Target) -> Model:
     assert construct is not None and inputs is not None
     return {
         "name": target["name"], "line": target["line"], "construct": construct["text"], "inputs": inputs["text"],
+        "alone": target["alone"],
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ _LEAST_SECONDS = 120.0
 def work(job: Job) -> None:
     """One event, ``specification``, or ``refused`` with a sentence."""
     from fxlens.jobs.captures import made
-    from fxlens.worker import user_file
+    from fxlens.worker import alone, user_file
     from fxlens.worker.errors import brief
     from fxlib.captures import specify
 
@@ -37,8 +37,9 @@ def work(job: Job) -> None:
     target.construct, target.inputs = [Source(**job.message["construct"])], [Source(**job.message["inputs"])]
     job.step("shapes", target)
     try:
-        module, inputs, _ = made(namespace, target)
-        found = specify(module, inputs)
+        with alone.where(job.message["alone"]):
+            module, inputs, _ = made(namespace, target)
+            found = specify(module, inputs)
     except Exception as error:
         job.send("refused", text=brief(error))
         return
@@ -78,8 +79,8 @@ async def run(pool: Pool, request: Request, target: Target) -> Specification:
             found = Specification(problem=f"{name} could not be exported: {event.get('text') or event.get('message')}")
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
-    how: dict[str, Any] = {"target": name, "construct": target["construct"], "inputs": target["inputs"]}
-    message = replace(request, limits=limits).message("dynamic_shapes", **how)
+    how: dict[str, Any] = {each: target[each] for each in ("construct", "inputs", "alone")}
+    message = replace(request, limits=limits).message("dynamic_shapes", target=name, **how)
     try:
         await pool.run(message, limits, collect, captures=True)
     except WorkerUnavailable as error:

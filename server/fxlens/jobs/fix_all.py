@@ -35,7 +35,7 @@ def work(job: Job) -> None:
     """Events: ``fixing`` with the number of a target before it is processed; ``fixed`` with the texts by path before
     and after, and all fixes that were applied so far."""
     from fxlens.jobs.verify import checker_of
-    from fxlens.worker import scope, user_file
+    from fxlens.worker import alone, scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, fix_all
     from fxlib.diagnosis.fixes.verdict import Target
 
@@ -70,23 +70,24 @@ def work(job: Job) -> None:
         job.step("verify")
         job.send("fixing", number=targets.index(target))
 
-    fix_all(
-        job.path,
-        targets,
-        read=first_read,
-        load=load,
-        leaf_modules=leaves,
-        tracer=job.tracer,
-        names=scope.names(),
-        wanted=wanted,
-        takes=parts.hold,
-        unsafe=job.message["unsafe"],
-        checker=checker_of(job.message["capture"]),
-        others=[Target(**target) for target in job.message["others"]],
-        folder=job.folder,
-        on_target=begin,
-        on_fixed=send,
-    )
+    with alone.where(job.message["alone"]):
+        fix_all(
+            job.path,
+            targets,
+            read=first_read,
+            load=load,
+            leaf_modules=leaves,
+            tracer=job.tracer,
+            names=scope.names(),
+            wanted=wanted,
+            takes=parts.hold,
+            unsafe=job.message["unsafe"],
+            checker=checker_of(job.message["capture"]),
+            others=[Target(**target) for target in job.message["others"]],
+            folder=job.folder,
+            on_target=begin,
+            on_fixed=send,
+        )
 
 
 class _Parts:
@@ -163,7 +164,7 @@ async def run(
         turn = _Turn(request.path, len(targets))
         message = given.message(
             "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts,
-            others=[*others.values()], unsafe=unsafe,
+            others=[*others.values()], unsafe=unsafe, alone=any(each["alone"] for each in record["targets"]),
         )  # fmt: skip
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")

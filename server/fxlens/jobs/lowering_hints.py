@@ -31,6 +31,7 @@ class Model(TypedDict):
 
     construct: Origin
     inputs: Origin
+    alone: bool
 
 
 # In the user's interpreter
@@ -38,7 +39,7 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``lowering`` with the findings of each model of the message, or a ``note`` that says what is missing."""
-    from fxlens.worker import user_file
+    from fxlens.worker import alone, user_file
 
     if importlib.util.find_spec("onnx_ir") is None:
         job.send("note", text=f"{sys.executable} has no onnx_ir, {_MISSING}")
@@ -54,7 +55,8 @@ def work(job: Job) -> None:
             continue
         target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
         job.step("check", target)
-        job.send("lowering", target=target.name, findings=_findings(job, namespace, target))
+        with alone.where(model["alone"]):
+            job.send("lowering", target=target.name, findings=_findings(job, namespace, target))
     job.send("end", third_party=[*user_file.imported_files(known)[1], *imported(known)])
 
 
@@ -98,7 +100,7 @@ async def run(pool: Pool, request: Request, record: Record) -> tuple[Record, str
     """The record with the findings of its targets on lowering; and a sentence for the user if not all of them were
     checked."""
     models = {
-        target["name"]: {"construct": target["construct"], "inputs": target["inputs"]}
+        target["name"]: {each: target[each] for each in ("construct", "inputs", "alone")}
         for target in record["targets"]
         if target["status"] == "traced" and target["construct"] and target["inputs"]
     }

@@ -6,7 +6,7 @@ import ast
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
@@ -44,7 +44,7 @@ Names = dict[tuple[str, int, str, bool], list[Value]]
 
 def work(job: Job) -> None:
     """Events: ``names``; ``unfit`` where a kept file has to be executed again."""
-    from fxlens.worker import construct, example_inputs, kept, parts, reading, render, user_file
+    from fxlens.worker import alone, construct, example_inputs, kept, parts, reading, render, user_file
     from fxlib.diagnosis.names import names_in
 
     tree = ast.parse(job.text)
@@ -77,7 +77,9 @@ def work(job: Job) -> None:
     inputs = example_inputs.make(namespace, target, made)
     values, concrete = (inputs.values, inputs.concrete) if inputs else (None, None)
     job.step("trace", target)
-    found = names_in(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules, tracer=job.tracer)
+    options: dict[str, Any] = {"concrete_args": concrete, "leaf_modules": job.leaf_modules, "tracer": job.tracer}
+    with alone.where(job.message["alone"]):
+        found = names_in(made.module, values, **options)
     job.send("names", names=[[*name, render.held(held)] for name, held in found.items()])
 
 
@@ -95,9 +97,9 @@ async def run(pool: Pool, request: Request, target: Target) -> Names:
         elif event.get("event") == "failed":
             log.info("the names in %s of %s are not known: %s", target["name"], request.path, event["message"])
 
-    given = {"target": target["name"], "construct": target["construct"], "inputs": target["inputs"]}
+    given = {each: target[each] for each in ("construct", "inputs", "alone")}
     try:
-        await pool.run(request.message("names", **given), request.limits, collect)
+        await pool.run(request.message("names", target=target["name"], **given), request.limits, collect)
     except WorkerUnavailable:
         return {}
     return found

@@ -191,14 +191,15 @@ def _send_graph(job: Job, model: Any) -> None:
 
 
 def _graph(job: Job, model: Any) -> Graph:
-    from fxlens.worker import costs, render, symbolic
+    from fxlens.worker import alone, costs, render, symbolic
 
-    graph = render.graph(model.report, model.root)
-    nodes = graph["nodes"]
-    batch = job.message["batch"]
-    if batch or model.recorded or model.shapes:
-        values = model.inputs and model.inputs.values
-        nodes = symbolic.add(nodes, model.report, values, batch, model.recorded, model.shapes)
+    with alone.where(alone.needs(model.root)):
+        graph = render.graph(model.report, model.root)
+        nodes = graph["nodes"]
+        batch = job.message["batch"]
+        if batch or model.recorded or model.shapes:
+            values = model.inputs and model.inputs.values
+            nodes = symbolic.add(nodes, model.report, values, batch, model.recorded, model.shapes)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}

@@ -46,6 +46,7 @@ class Model(TypedDict):
     construct: str
     inputs: str | None
     assumed: bool
+    alone: bool
     size: int
     checks: list[Check]
 
@@ -57,10 +58,8 @@ def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, its fixes, and the positions of those that
     were left for lack of time; or ``unchecked`` with the remaining numbers of a model that cannot be checked, and why.
     Unreached findings have no event."""
-    from fxlens.worker import render, scope, user_file
-    from fxlens.worker.errors import brief
+    from fxlens.worker import alone
     from fxlib.diagnosis.engine.search import unhindered
-    from fxlib.diagnosis.fixes.together import prove_together
     from fxlib.diagnosis.fixes.verdict import Target as Made
 
     # Not clock time: the next job constructs each model again, and on a busy machine would get no further.
@@ -69,44 +68,55 @@ def work(job: Job) -> None:
     others = [Made(**each) for each in job.message["others"]]
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
-        checkers: dict[str, Checker] = {}
-        begin = functools.partial(job.announce, "verify", model["name"], model["line"])
-        for at, check in enumerate(model["checks"]):
-            capture = check["capture"]
-            if unhindered() > until:
+        with alone.where(model["alone"]):
+            _check(job, model, others, until)
+
+
+def _check(job: Job, model: Model, others: list[Any], until: float) -> None:
+    """Settles the findings of one model until that time."""
+    from fxlens.worker import render, scope, user_file
+    from fxlens.worker.errors import brief
+    from fxlib.diagnosis.engine.search import unhindered
+    from fxlib.diagnosis.fixes.together import prove_together
+
+    checkers: dict[str, Checker] = {}
+    begin = functools.partial(job.announce, "verify", model["name"], model["line"])
+    for at, check in enumerate(model["checks"]):
+        capture = check["capture"]
+        if unhindered() > until:
+            break
+        try:
+            if capture not in checkers:
+                kind = checker_of(capture)
+                checkers[capture] = kind(
+                    job.path,
+                    model["construct"],
+                    model["inputs"],
+                    read=job.read,
+                    load=user_file.loader(job),
+                    assumed=model["assumed"],
+                    leaf_modules=job.leaf_modules,
+                    tracer=job.tracer,
+                    names=scope.names(),
+                    others=others,
+                )
+                if capture == "fx" and job.message["together"]:
+                    same = [each for each in model["checks"][at:] if each["capture"] == capture]
+                    findings = [(_as_object(each["finding"]), each["recipes"]) for each in same]
+                    prove_together(checkers[capture], findings, begin)
+            checker = checkers[capture]
+            if checker.left < 0 and not checker.proven:
                 break
-            try:
-                if capture not in checkers:
-                    kind = checker_of(capture)
-                    checkers[capture] = kind(
-                        job.path,
-                        model["construct"],
-                        model["inputs"],
-                        read=job.read,
-                        load=user_file.loader(job),
-                        assumed=model["assumed"],
-                        leaf_modules=job.leaf_modules,
-                        tracer=job.tracer,
-                        names=scope.names(),
-                        others=others,
-                    )
-                    if capture == "fx" and job.message["together"]:
-                        same = [each for each in model["checks"][at:] if each["capture"] == capture]
-                        findings = [(_as_object(each["finding"]), each["recipes"]) for each in same]
-                        prove_together(checkers[capture], findings, begin)
-                checker = checkers[capture]
-                if checker.left < 0 and not checker.proven:
-                    break
-                begin()
-                job.send("checking", number=check["number"])
-                settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
-            except Exception as error:
-                # Such as a constructor that needs a file, which the trace did without.
-                numbers = [each["number"] for each in model["checks"][at:]]
-                job.send("unchecked", numbers=numbers, why=f"checking {model['name']} raises {brief(error)}")
-                break
-            late = [position for position, fix in enumerate(settled) if fix.late]
-            job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
+            begin()
+            job.send("checking", number=check["number"])
+            settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+        except Exception as error:
+            # Such as a constructor that needs a file, which the trace did without.
+            numbers = [each["number"] for each in model["checks"][at:]]
+            job.send("unchecked", numbers=numbers, why=f"checking {model['name']} raises {brief(error)}")
+            break
+        late = [position for position, fix in enumerate(settled) if fix.late]
+        job.send("fixes", number=check["number"], fixes=[render.fix(each, capture) for each in settled], late=late)
 
 
 def checker_of(capture: str) -> Callable[..., Checker]:
@@ -264,7 +274,7 @@ class _Checks:
             model: Model = {
                 "name": target["name"], "line": target["line"], "construct": construct["text"] if construct else "",
                 "inputs": inputs["text"] if inputs else None, "assumed": assumed(target),
-                "size": len(target["nodes"]), "checks": [],
+                "alone": target["alone"], "size": len(target["nodes"]), "checks": [],
             }  # fmt: skip
             recipes = check.recipes if check.recipes is not None else [*dict.fromkeys(fix["id"] for fix in check.fixes)]
             entry: Check = {

@@ -1,30 +1,37 @@
-"""Lets constructors that need a CUDA device or a process group run without them: values stay on their device, and the
-process is alone in its group."""
+"""Lets code that needs a CUDA device or a process group run without them: values stay on their device, and the process
+is alone in its group."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from .errors import text_of
+
+_T = TypeVar("_T")
 
 ABOUT = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
     "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
-    "parallel group is not initialized",
+    "parallel group is not initialized", "not linked with support for cuda",
 )  # fmt: skip
 """Messages of such failures."""
 
 
 def is_about(error: BaseException | None) -> bool:
     try:
-        return any(each in text_of(error) for each in ABOUT)
+        return is_told(text_of(error))
     except Exception:
         return False
+
+
+def is_told(text: str) -> bool:
+    return any(each in text for each in ABOUT)
 
 
 _OF_GROUPS = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_)?rank"), 0))
@@ -52,32 +59,17 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
     """Ignore device requests, and let ``torch.distributed`` report one process, and so the user's functions that raised
     ``error`` for lack of process groups."""
     import torch
-    from torch.overrides import TorchFunctionMode
 
-    class Staying(TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if function is torch.Tensor.cuda:
-                return args[0]
-            if function is torch._C._nn._parse_to:  # parses the arguments of Module.to
-                args = tuple(each for each in args if not _is_cuda(each))
-                kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
-                return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
-            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device" or not _is_cuda(each)}
-            if function is torch.Tensor.to:
-                args = tuple(args[0].device if _is_cuda(each) else each for each in args)
-                if args[0].is_meta:  # it has no data to move
-                    args = (args[0], *(each for each in args[1:] if not _is_place(each)))
-                    kwargs.pop("device", None)
-            return (
-                args[0] if len(args) == 1 and function is torch.Tensor.to and not kwargs else function(*args, **kwargs)
-            )
+    from fxlib.diagnosis.absent_device import Staying
 
     load = torch.load
 
     def load_here(f: Any, *_: Any, **kwargs: Any) -> Any:
         return load(f, **{**kwargs, "map_location": "cpu"})
 
-    answers: list[tuple[Any, str, Any]] = [(torch.cuda, "current_device", 0), (torch.cuda, "set_device", None)]
+    answers: list[tuple[Any, str, Any]] = [
+        (torch.cuda, "current_device", 0), (torch.cuda, "set_device", None), (torch.cuda, "synchronize", None),
+    ]  # fmt: skip
     if torch.distributed.is_available():
         answers += [(torch.distributed, "get_world_size", 1), (torch.distributed, "get_rank", 0)]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
@@ -98,14 +90,47 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
         torch.load = load
 
 
-def _is_place(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, (str, torch.device))
+_needing: WeakSet[type] = WeakSet()
+"""Classes whose forward needs this, as far as known."""
 
 
-def _is_cuda(value: Any) -> bool:
-    import torch
+def needs(module: Any) -> bool:
+    """Whether calls of this module are known to need it."""
+    return type(module) in _needing
 
-    named = isinstance(value, (str, torch.device)) and str(value).startswith("cuda")
-    return named or type(value) is int  # the number of a device; True is not one
+
+def where(needed: bool) -> contextlib.AbstractContextManager[None]:
+    return alone() if needed else contextlib.nullcontext()
+
+
+def run(module: Any, call: Callable[[], _T]) -> _T:
+    """What a call of the module's forward returns; made `alone` if it raises for lack of a device or process group."""
+    lacking: Exception | None = None
+    if not needs(module):
+        try:
+            return call()
+        except Exception as error:
+            if not is_about(error):
+                raise
+            lacking = error
+        _needing.add(type(module))
+    with alone(lacking):
+        return call()
+
+
+def trace(module: Any, diagnose: Callable[[], Any]) -> Any:
+    """The report about a module; a second one, `alone`, if forward asks for a device or process group."""
+    if not needs(module):
+        report = diagnose()
+        if not _asks(report):
+            return report
+        _needing.add(type(module))
+    with alone():
+        return diagnose()
+
+
+def _asks(report: Any) -> bool:
+    from fxlib.diagnosis.absent_device import asks
+
+    failed = any(each.code in ("FX190", "FX199") and is_told(each.message) for each in report.findings)
+    return failed or (report.graph is not None and asks(report.graph))

@@ -11,7 +11,7 @@ from typing import Any
 
 from fxlens.sources.targets import ASKED, FOUND, Source, Target
 
-from . import assumed, guess
+from . import alone, assumed, guess
 from .assume import sandbox
 from .construct import Made
 from .errors import brief, text_of
@@ -139,7 +139,8 @@ def _run(made: Made, inputs: Inputs) -> None:
     trial = guess.shadow(made.module)
     try:
         with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
-            trial(*to_meta(inputs.values), **(inputs.concrete or {}))
+            values = to_meta(inputs.values)
+            alone.run(trial, lambda: trial(*values, **(inputs.concrete or {})))
     except Exception as error:
         if "meta" not in text_of(error).lower() and not isinstance(error, (NotImplementedError, NotInstalled)):
             raise
@@ -157,7 +158,7 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
             with torch.device("meta"):
                 args, kwargs = eval(code, names)
         except Exception:
-            args, kwargs = eval(code, names)
+            args, kwargs = alone.run(made.module, lambda: eval(code, names))
             if made.meta:
                 args, kwargs = to_meta(args), to_meta(kwargs)
     concrete = kwargs.pop("concrete_args", None)

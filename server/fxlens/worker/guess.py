@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from . import alone
 from .assume import layers
 from .errors import text_of
 from .stand_ins import NotInstalled
@@ -229,7 +230,7 @@ def _fits(module: Any, text: str, names: list[str], constant: Mapping[str, Any])
         trial = shadow(module)
         with torch.device("meta"), torch.no_grad():
             args = eval(f"({text},)", {"torch": torch})
-            trial(**dict(zip(names, args, strict=True)), **constant)
+            alone.run(module, lambda: trial(**dict(zip(names, args, strict=True)), **constant))
     except Exception as error:
         text = text_of(error).lower()
         return "data" if "meta" in text or isinstance(error, (NotImplementedError, NotInstalled)) else "no"

@@ -216,6 +216,7 @@ def _trace(
         "taken": [render.span_of(each) for each in report.taken],
         "untaken": render.untaken(report.untaken),
         "baked": render.baked(report.baked),
+        "alone": alone.needs(made.module),
         "timings": {"build": milliseconds(started, built), "trace": milliseconds(built, time.perf_counter())},
     }
     job.send("target", target=found)
@@ -341,7 +342,8 @@ def _diagnose(
 
     def report(given: example_inputs.Inputs | None) -> Any:
         values, concrete = (given.values, given.concrete) if given else (None, None)
-        return diagnose(made.module, values, concrete_args=concrete, leaf_modules=job.leaf_modules, tracer=job.tracer)
+        options: dict[str, Any] = {"concrete_args": concrete, "leaf_modules": job.leaf_modules, "tracer": job.tracer}
+        return alone.trace(made.module, lambda: diagnose(made.module, values, **options))
 
     first = report(inputs)
     if made.meta and _about_meta(first) and construct.is_small(made.module):

@@ -14,7 +14,7 @@ from fxlens.recording.agent.describe import Description
 from fxlens.sources import known
 from fxlens.sources.targets import Source, Target
 
-from . import construct, example_inputs, guess
+from . import alone, construct, example_inputs, guess
 from .assume import sandbox
 from .construct import Made
 from .example_inputs import Inputs
@@ -198,7 +198,8 @@ class _Whole:
         ]
         try:
             with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
-                trial(*example_inputs.to_meta(inputs.values), **(inputs.concrete or {}))
+                values = example_inputs.to_meta(inputs.values)
+                alone.run(trial, lambda: trial(*values, **(inputs.concrete or {})))
         finally:
             for each in hooks:
                 each.remove()

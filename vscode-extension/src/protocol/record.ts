@@ -161,6 +161,7 @@ export interface Target {
   untaken: Untaken[];
   baked: Baked[];
   doubtful: boolean;
+  alone: boolean;
   timings: Record<string, number>;
 }
 

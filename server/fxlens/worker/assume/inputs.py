@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import alone
 from . import blame, sandbox
 from .feeding import Feeding
 from .input_remedies import InputRemedies
@@ -157,7 +158,7 @@ class Inputs:
                 torch.no_grad(),
             ):
                 torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for each device type
-                value = eval(code, scope)
+                value = alone.run(module, lambda: eval(code, scope))
         except BaseException as error:  # sys.exit means that these arguments do not fit
             return Outcome(error=error, progress=self._progress(error, finished))
         finally:

@@ -1,0 +1,55 @@
+"""Runs code that asks for a CUDA device where there is none: tensors stay on their device, and new ones are on the
+default one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Staying", "asks"]
+
+
+class Staying(TorchFunctionMode):
+    """While it is entered, requests for a CUDA device are ignored. Proxies record them as without it."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.Tensor.cuda:
+            return args[0]
+        if function is torch._C._nn._parse_to:  # type: ignore[attr-defined]  # parses the arguments of Module.to
+            args = tuple(each for each in args if not _is_cuda(each))
+            kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
+            return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
+        if kwargs and _is_cuda(kwargs.get("device")):
+            kwargs = {name: each for name, each in kwargs.items() if name != "device"}
+        if function is torch.Tensor.to:
+            args = tuple(args[0].device if _is_cuda(each) else each for each in args)
+            if args[0].is_meta:  # it has no data to move
+                args = (args[0], *(each for each in args[1:] if not _is_place(each)))
+                kwargs = {name: each for name, each in (kwargs or {}).items() if name != "device"}
+            if len(args) == 1 and not kwargs:
+                return args[0]
+        return function(*args, **(kwargs or {}))
+
+
+def asks(graph: Any) -> bool:
+    """Whether running a graph asks for a CUDA device."""
+    for node in graph.nodes:
+        if node.op == "call_module":
+            continue
+        method = node.target if node.op == "call_method" else None
+        if method == "cuda" or (method == "to" and any(map(_is_cuda, node.args[1:]))):
+            return True
+        if node.kwargs and _is_cuda(node.kwargs.get("device")):
+            return True
+    return False
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, (str, torch.device))
+
+
+def _is_cuda(value: Any) -> bool:
+    # The number of a device; True is not one.
+    return (_is_place(value) and str(value).startswith("cuda")) or type(value) is int

@@ -1,0 +1,137 @@
+"""A forward that asks for a CUDA device or a process group is judged where there is none: it runs on the CPU, alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HELPER = """import torch
+
+
+def grid(height, width):
+    rows = torch.arange(height).cuda().float()
+    return rows[:, None] + torch.linspace(0, 1, width, device="cuda")
+"""
+FILE = """import torch
+import torch.distributed as dist
+from grids import grid
+from torch import nn
+
+
+class Moved(nn.Module):
+    def __init__(self, use_gpu=True):
+        super().__init__()
+        self.use_gpu = use_gpu
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        scale = torch.ones(x.size(0), 4) * 2
+        if self.use_gpu:
+            scale = scale.cuda()
+        return self.linear(x) * scale
+
+
+class Helped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, image):
+        image = self.conv(image)
+        if image.shape[1] == 3:
+            image = image * 2
+        return image + grid(8, 8)
+
+
+# fxlens: Given() <- torch.randn(2, 4, device="cuda")
+class Given(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        assert x.shape[1] == 4
+        return self.linear(x.to("cuda:0")).to(0, torch.float64)
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        if x.shape[0] > 64:
+            x = x * 2
+        return self.linear(x) / dist.get_world_size()
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("absent")
+    (folder / "grids.py").write_text(HELPER)
+    (folder / "models.py").write_text(FILE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
+    command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--format", "json", "--jobs", "2"]
+    command += ["--captures", "fx,export,compile"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    (file,) = [each for each in json.loads(done.stdout)["files"] if each["targets"]]
+    return file
+
+
+def test_inputs_are_found_and_the_obstacle_is_named(said: dict[str, Any]):
+    models = {each["name"]: each for each in said["targets"]}
+    assert all(each["inputs"] for each in models.values())
+    assert models["Plain"]["status"] == "traced"
+    assert {each["target"]: each["code"] for each in said["findings"] if "fx" in each["captures"]} == {
+        "Moved": "FX160", "Helped": "FX102", "Given": "FX104", "Shared": "FX102",
+    }  # fmt: skip
+
+
+def test_fixes_are_proven_on_the_processor(said: dict[str, Any]):
+    proven = {each["target"] for each in said["findings"] if any(fix["preferred"] for fix in each["fixes"])}
+    assert proven == {"Moved", "Helped", "Given", "Shared"}
+
+
+def test_the_captures_are_judged(said: dict[str, Any]):
+    for each in said["targets"]:
+        assert {name: found["outcome"] for name, found in each["captures"].items()} == dict.fromkeys(
+            ("export", "compile", "shapes"), "captured"
+        )
+
+
+def test_a_graph_keeps_the_request(folder: Path):
+    """`cuda` is a node, as in torch.fx's graph, and the model can be called with data."""
+    import torch
+    from fxlens.worker import alone
+
+    from fxlib import symbolic_trace
+
+    class Moving(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.cuda() + torch.ones(2, device="cuda")
+
+    with alone.alone():
+        traced = symbolic_trace(Moving())
+        assert [str(node.target) for node in traced.graph.nodes][1] == "cuda"
+        assert traced(torch.ones(2)).tolist() == [2, 2]
