@@ -204,6 +204,19 @@ class Weighted(nn.Module):
     # models and tokenizers of the Hugging Face Hub
     "hub.py": HEAD
     + """from transformers import AutoModel, AutoTokenizer, BertModel
+from transformers.modeling_utils import Conv1D, apply_chunking_to_forward
+
+
+class Moved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Conv1D(4, 8)
+
+    def forward(self, x):
+        return apply_chunking_to_forward(self.feed, 0, 1, x)
+
+    def feed(self, x):
+        return self.layer(x)
 
 
 class Encoded(nn.Module):
@@ -709,6 +722,7 @@ def test_an_empty_folder_is_no_package(checked: dict[str, Any]):
         "fetched.py::Weighted",
         "named.py::Named",
         "hub.py::Encoded",
+        "hub.py::Moved",
         "hub.py::Whole",
     ],
 )

@@ -33,6 +33,30 @@ class Older(nn.Module):
         sizes = np.array(widths, dtype=np.float)
         self.layer = nn.Linear(int(sizes[0]), int(sizes[1]))
 {FORWARD}""",
+    # a decorator that takes other arguments now, and a file that has the name of its package
+    "documented.py": HEAD
+    + """import functools
+
+
+class Documented(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    @functools.singledispatchmethod(tokenizer_class="Small")
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "run/shop/models/base.py": HEAD + "\n\nclass Base(nn.Module):\n    pass\n",
+    "run/shop/models/shop.py": HEAD
+    + f"""from shop.models.base import Base
+
+
+class Shop(Base):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+{FORWARD}""",
     # a script that reads its data with a package that is missing
     "reads_data.py": HEAD
     + f"""import fxlens_no_such_h5 as h5
@@ -379,6 +403,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 JUDGED = {
+    "documented.py::Documented": "default", "run/shop/models/shop.py::Shop": "default",
     "older.py::Older": "default", "mixed.py::Mixed": "default", "sound.py::Sound": "default",
     "persistent.py::Persistent": "assumed",
     "compiled.py::Compiled": "default", "named.py::Named": "assumed", "named.py::Method": "assumed",
@@ -412,6 +437,12 @@ def test_what_earlier_versions_had_is_told(checked: dict[str, Any]):
     for name in ("collections.Iterable", "torchvision.models.resnet.model_urls", "numpy.float"):
         assert name in told.partition("Only earlier versions have ")[2]
     assert not [each for each in checked["older.py"] if each["code"] == "FX301"]
+
+
+def test_a_decorator_that_was_left_out_is_told(checked: dict[str, Any]):
+    (found,) = checked["documented.py"]
+    assert (found["code"], found["severity"]) == ("FX311", "info")
+    assert found["message"].startswith("The decorator at line 11 of documented.py was left out, since it raises")
 
 
 @pytest.mark.parametrize("name", ["fallback.py::Falls", "fallback.py::Prints", "parts.py::Parts"])

@@ -1,5 +1,5 @@
-"""Names of earlier versions of Python, NumPy, torch and torchvision, for workspace files that still use them:
-``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``."""
+"""Names of earlier versions of Python, NumPy, torch, torchvision and transformers, for workspace files that still use
+them: ``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def _table() -> dict[str, Callable[[], dict[str, Any]]]:
         "time": lambda: {"clock": time.process_time},
         "torch._six": lambda: {"inf": math.inf, "nan": math.nan, "container_abcs": collections.abc, **texts},
         "torchvision.models.utils": _of_torchvision,
+        "transformers.modeling_utils": _of_transformers,
         **{f"torchvision.models.{each}": lambda: urls for each in networks},
     }
 
@@ -57,6 +58,15 @@ def _of_torchvision() -> dict[str, Any]:
     import torch
 
     return {"load_state_dict_from_url": torch.hub.load_state_dict_from_url}
+
+
+def _of_transformers() -> dict[str, Any]:
+    try:
+        import transformers.pytorch_utils as moved
+    except ImportError:
+        return {}
+    names = ("Conv1D", "apply_chunking_to_forward", "prune_linear_layer")
+    return {name: getattr(moved, name) for name in names if hasattr(moved, name)}
 
 
 def _getargspec(function: Callable[..., Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import importlib
 import linecache
 import os
@@ -28,12 +29,13 @@ _MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module
 
 
 class LeftOut(NamedTuple):
-    """A statement that was left out: the error, the importing line of the user's file, and whether it might work with
-    other files or network access."""
+    """A statement or decorator that was left out: the error, the importing line of the user's file, and whether it may
+    work with other files, packages or network access."""
 
     reason: str
     line: int
     elsewhere: bool
+    what: str = "statement"
 
 
 @dataclass
@@ -42,7 +44,8 @@ class Replaced:
 
     ``modules``: placeholders, with the file and the line that import them first; ``packages``: those whose ``__init__``
     raises, with the error; ``names``: those missing in modules; ``former``: those of earlier versions, with the file
-    and line that read them first; ``statements``: those of other files of the workspace that raise, by file and line;
+    and line that read them first; ``statements``: those of other files of the workspace that raise, and decorators, by
+    file and line;
     ``hidden``: modules taken from a parent folder, with the file that Python would use and the one used.
     """
 
@@ -69,7 +72,7 @@ def pass_over(
     """Works around a failed import of ``path``, and returns whether it may now get further: by a module of a parent
     folder that was shadowed, a name from an earlier version, a placeholder for a missing name, importing a circular
     importer first, a placeholder for an incomplete installed module, a submodule that a missing package would have
-    imported, or leaving out a failing statement of another file or a package's ``__init__``."""
+    imported, or leaving out a decorator, a failing statement of another file or a package's ``__init__``."""
     return (
         _elsewhere(error, finder, replaced)
         or _former(error)
@@ -78,6 +81,7 @@ def pass_over(
         or _module(error, finder, placeholders, replaced)
         or (isinstance(error, AttributeError) and bool(placeholders.replaced) and _import_asked_part(error, finder))
         or _generated(error, finder, placeholders, path, replaced)
+        or _decorator(error, finder, path, replaced)
         or _statement(error, finder, placeholders, path, replaced)
         or _package(error, finder, path, replaced)
     )
@@ -85,16 +89,17 @@ def pass_over(
 
 def _elsewhere(error: Exception, finder: OverlayFinder, replaced: Replaced) -> bool:
     """Uses a module of a parent folder: programs start there, where ``utils`` is a package and not the ``utils.py``
-    next to the file."""
+    next to the file, or the file itself."""
     if not isinstance(error, ImportError) or not error.name:
         return False
     missing = _MISSING_NAME.match(text_of(error))
     top, *inner = error.name.split(".")
-    hiding = getattr(sys.modules.get(top), "__file__", None)
-    if hiding is None or not any(is_inside(hiding, root) for root in finder.roots) or not (inner or missing):
-        return False
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     asking = [each for each in files if each[:1] != "<" and any(is_inside(each, root) for root in finder.roots)]
+    itself = next((each for each in asking[-1:] if os.path.basename(each) == f"{top}.py"), None)
+    hiding = getattr(sys.modules.get(top), "__file__", itself)
+    if hiding is None or not any(is_inside(hiding, root) for root in finder.roots) or not (inner or missing):
+        return False
     folder = os.path.dirname(os.path.abspath(asking[-1])) if asking else ""
     while folder and any(is_inside(os.path.join(folder, top), root) for root in finder.roots):
         place = os.path.join(folder, *error.name.split("."))
@@ -195,6 +200,30 @@ def _generated(
             finder.failing[name] = placeholders
             replaced.modules[name] = file, line
             return True
+    return False
+
+
+def _decorator(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
+    """Leaves out a decorator that raises outside of the workspace, such as one of an earlier version of a package with
+    other arguments."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [at for at in frames if at[0] == path or any(is_inside(at[0], root) for root in finder.roots)]
+    if not own or isinstance(error, (NameError, SyntaxError)) or own[-1] in replaced.statements:
+        return False
+    file, line = own[-1]
+    try:
+        tree = copy.deepcopy(finder.trees.get(key(file))) or ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    for node in ast.walk(tree):
+        for each in getattr(node, "decorator_list", ()):
+            if each.lineno <= line <= (each.end_lineno or line):
+                node.decorator_list.remove(each)  # type: ignore[attr-defined]
+                finder.trees[key(file)] = tree
+                importing = next((at for name, at in frames if name == path), 1)
+                finder.shortened.setdefault(key(file), set())
+                replaced.statements[file, line] = LeftOut(brief(error), importing, True, "decorator")
+                return True
     return False
 
 

@@ -161,7 +161,8 @@ def replaced(job: Job, tree: ast.Module, what: user_file.Replaced) -> Finding:
         parts.append(f"{text}.")
     severity: record.Severity = "info"
     for (file, line), left in what.statements.items():
-        text = f"The statement at line {line} of {os.path.basename(file)} was left out, since it raises {left.reason}"
+        place = f"line {line} of {os.path.basename(file)}"
+        text = f"The {left.what} at {place} was left out, since it raises {left.reason}"
         related.append(record.related(text, record.span(file, line)))
         parts.insert(0, f"{text}.")
         if not left.elsewhere:

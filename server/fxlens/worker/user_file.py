@@ -324,8 +324,9 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
     if "." in name:
         return importlib.import_module(name)
     package = os.path.join(os.path.splitext(path)[0], "__init__.py")
-    if not name.isidentifier() or name in sys.modules or os.path.isfile(package):
-        # "my-model.py", or a file that hides a module which is already loaded, or is hidden by the package beside it.
+    if not name.isidentifier() or name in sys.modules or name in finder.folders or os.path.isfile(package):
+        # "my-model.py", or a file that hides a module which is already loaded, or which it imports itself, or is hidden
+        # by the package beside it.
         name = _own_name(name)
     spec = finder._spec(name, path, text)
     module = importlib.util.module_from_spec(spec)
