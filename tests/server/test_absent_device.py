@@ -71,6 +71,16 @@ class Shared(nn.Module):
         return self.linear(x) / dist.get_world_size()
 
 
+class Typed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.linear(x).index_select(0, torch.cuda.LongTensor([0]))
+        return x.type("torch.cuda.DoubleTensor") + torch.tensor([1, 2, 3, 4], device="cuda")
+
+
 class Plain(nn.Module):
     def __init__(self):
         super().__init__()
@@ -102,7 +112,7 @@ def said(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 def test_inputs_are_found_and_the_obstacle_is_named(said: dict[str, Any]):
     models = {each["name"]: each for each in said["targets"]}
     assert all(each["inputs"] for each in models.values())
-    assert models["Plain"]["status"] == "traced"
+    assert models["Plain"]["status"] == models["Typed"]["status"] == "traced"
     assert {each["target"]: each["code"] for each in said["findings"] if "fx" in each["captures"]} == {
         "Moved": "FX160", "Helped": "FX102", "Given": "FX104", "Shared": "FX102",
     }  # fmt: skip

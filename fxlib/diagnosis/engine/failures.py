@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributions import Distribution
 
 from fxlib.capture.tracer_base import TraceError
+from fxlib.diagnosis.engine.absent_device import ABSENT_DEVICE
 from fxlib.diagnosis.engine.forms import called_name
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.raised import text_of
@@ -192,6 +193,7 @@ _NO_DATA = (
 
 _TABLE = (
     _Row("FX310", _type(RecursionError)),
+    _Row("FX199", _says(*ABSENT_DEVICE)),
     _Row("FX199", _says(*_NO_DATA), advice="The module is on the meta device, where tensors have no data"),
     _Row("FX170", _says("module is not installed as a submodule")),
     _Row("FX171", _says("parameter is not a member of this module")),

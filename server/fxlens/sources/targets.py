@@ -216,9 +216,10 @@ FOUND = ("recorded", "workspace", "parent", "assumed")
 
 
 def arrange(target: Target) -> None:
-    """Puts the best sources first; the order within one kind is kept."""
-    for sources in (target.construct, target.inputs):
-        sources.sort(key=lambda source: ORDER.index(source.source))
+    """Puts the best sources first, within one kind the constructions of modules that are called."""
+    called = {each.made for each in target.inputs if each.source == "call"}
+    target.construct.sort(key=lambda each: (ORDER.index(each.source), each.text not in called))
+    target.inputs.sort(key=lambda each: ORDER.index(each.source))
 
 
 def comments(text: str) -> list[Comment]:

@@ -184,7 +184,8 @@ class Uses:
     def _bind(self, name: str, value: ast.expr, known: Known, instances: dict[str, _Instance], module: bool) -> None:
         made = self._constructed(value)
         if made:
-            text = self._resolved(_unwrapped(value), known) if self.file else None
+            # One of this module is a construction by its name.
+            text = self._resolved(_unwrapped(value), known) if self.file or not module else None
             instances[name] = _Instance(made, text)
             if module:
                 self._add(made, "construct", name, "instance", value.lineno)
@@ -209,8 +210,7 @@ class Uses:
             function = function.value
         instance = instances.get(_spelled(function) or "")
         if instance is None and (made := self._constructed(function)):
-            text = self._resolved(_unwrapped(function), known) if self.file else None
-            instance = _Instance(made, text)
+            instance = _Instance(made, self._resolved(_unwrapped(function), known))
         if instance is not None and (call.args or call.keywords):
             arguments = ast.Call(ast.Name("f", ast.Load()), call.args, call.keywords)
             if (text := self._resolved(arguments, known, extra={"f"})) is not None:

@@ -15,12 +15,8 @@ from .errors import text_of
 
 _T = TypeVar("_T")
 
-ABOUT = (
-    "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "Default process group has not been initialized",
-    "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
-    "parallel group is not initialized", "not linked with support for cuda",
-)  # fmt: skip
-"""Messages of such failures."""
+_OF_GROUPS = ("Default process group has not been initialized", "parallel group is not initialized")
+"""Messages for lack of one."""
 
 
 def is_about(error: BaseException | None) -> bool:
@@ -31,10 +27,12 @@ def is_about(error: BaseException | None) -> bool:
 
 
 def is_told(text: str) -> bool:
-    return any(each in text for each in ABOUT)
+    from fxlib.diagnosis.engine.absent_device import ABSENT_DEVICE
+
+    return any(each in text for each in (*_OF_GROUPS, *ABSENT_DEVICE))
 
 
-_OF_GROUPS = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_)?rank"), 0))
+_ANSWERING = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_)?rank"), 0))
 """Names of functions that query process groups, and their answers for a group of one."""
 
 
@@ -46,7 +44,7 @@ def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
     names = frames[-1][0].f_globals
     for name, each in names.items():
         if isinstance(each, FunctionType) and each.__globals__ is names and each.__closure__ is None:
-            for pattern, answer in (*_OF_GROUPS, (re.compile(r"get_(\w+_)?group"), None)):
+            for pattern, answer in (*_ANSWERING, (re.compile(r"get_(\w+_)?group"), None)):
                 if pattern.fullmatch(name):
                     yield each, answer
 
@@ -60,21 +58,26 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
     ``error`` for lack of process groups."""
     import torch
 
-    from fxlib.diagnosis.absent_device import Staying
+    from fxlib.diagnosis.engine.absent_device import Staying, tensor_types
 
     load = torch.load
 
     def load_here(f: Any, *_: Any, **kwargs: Any) -> Any:
         return load(f, **{**kwargs, "map_location": "cpu"})
 
-    answers: list[tuple[Any, str, Any]] = [
-        (torch.cuda, "current_device", 0), (torch.cuda, "set_device", None), (torch.cuda, "synchronize", None),
-    ]  # fmt: skip
+    def answering(answer: Any) -> Callable[..., Any]:
+        return lambda *_, **__: answer
+
+    answers = [("current_device", 0), ("set_device", None), ("synchronize", None)]
+    changed: list[tuple[Any, str, Any]] = [(torch.cuda, name, answering(answer)) for name, answer in answers]
+    changed += [(torch.cuda, name, kind) for name, kind in tensor_types().items()]
     if torch.distributed.is_available():
-        answers += [(torch.distributed, "get_world_size", 1), (torch.distributed, "get_rank", 0)]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in answers]
-    for owner, name, answer in answers:
-        setattr(owner, name, lambda *_, _answer=answer, **__: _answer)
+        changed += [
+            (torch.distributed, name, answering(answer)) for name, answer in (("get_world_size", 1), ("get_rank", 0))
+        ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changed]
+    for owner, name, instead in changed:
+        setattr(owner, name, instead)
     torch.load = load_here
     asked = [(function, function.__code__, answer) for function, answer in _asked(error)]
     for function, _, answer in asked:
@@ -130,7 +133,7 @@ def trace(module: Any, diagnose: Callable[[], Any]) -> Any:
 
 
 def _asks(report: Any) -> bool:
-    from fxlib.diagnosis.absent_device import asks
+    from fxlib.diagnosis.engine.absent_device import asks
 
     failed = any(each.code in ("FX190", "FX199") and is_told(each.message) for each in report.findings)
     return failed or (report.graph is not None and asks(report.graph))

@@ -47,11 +47,12 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
     """
     constants: Inputs | None = None
     for source in target.inputs:
-        if source.made not in (None, made.source.text):
+        of_another = source.made not in (None, made.source.text)
+        if of_another and source.source != "call":
             continue
         try:
             found = _inputs(namespace, source, made, constants)
-            if source.source in FOUND:
+            if source.source in FOUND or of_another:
                 _run(made, found)
         except BaseException as error:
             if source.source not in FOUND and not isinstance(error, (Exception, sandbox.OutOfTime)):

@@ -25,7 +25,6 @@ _MISSING = (
     "'NoWeights' object",
     "'Unusable' object",
     placeholders.MARK,
-    *alone.ABOUT,
 )
 """Messages of failures due to the machine, not the code."""
 _OWN_INPUTS = ("assumed", "inferred")
@@ -246,6 +245,7 @@ class _Guess:
         missing = (*_MISSING, "NameError: ") if self.names_missing else _MISSING
         if finding["code"] in ("FX190", "FX199") and (
             any(each in finding["message"] for each in missing)
+            or alone.is_told(finding["message"])
             or problems.is_import_that_failed(finding, self.read)
             or problems.asks_for_device(finding, self.read)
         ):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .user_file import OverlayFinder
 
 _MOST_STATEMENTS = 6
+_PYTHON = os.path.dirname(os.__file__)
 _MISSING_NAME = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'")
 
 
@@ -204,13 +205,15 @@ def _generated(
 
 
 def _decorator(error: Exception, finder: OverlayFinder, path: str, replaced: Replaced) -> bool:
-    """Leaves out a decorator that raises outside of the workspace, such as one of an earlier version of a package with
-    other arguments."""
+    """Leaves out a decorator of a package that raises, such as one that had other arguments in an earlier version; not
+    one of Python itself, as `dataclass`, which reads the class."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [at for at in frames if at[0] == path or any(is_inside(at[0], root) for root in finder.roots)]
     if not own or isinstance(error, (NameError, SyntaxError)) or own[-1] in replaced.statements:
         return False
     file, line = own[-1]
+    if os.path.dirname(frames[-1][0]) == _PYTHON:
+        return False
     try:
         tree = copy.deepcopy(finder.trees.get(key(file))) or ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):

@@ -3,12 +3,19 @@ default one."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Staying", "asks"]
+__all__ = ["ABSENT_DEVICE", "Staying", "asks", "tensor_types"]
+
+ABSENT_DEVICE = (
+    "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "not linked with support for cuda", "ATen_cuda",
+    "deserialize object on a CUDA device", "'torch._C' has no attribute '_cuda_", "Cannot access accelerator device",
+)  # fmt: skip
+"""Torch's messages for it."""
 
 
 class Staying(TorchFunctionMode):
@@ -23,6 +30,8 @@ class Staying(TorchFunctionMode):
             return function(*args, **kwargs) if args or kwargs else (None, None, False, None)
         if kwargs and _is_cuda(kwargs.get("device")):
             kwargs = {name: each for name, each in kwargs.items() if name != "device"}
+        if function is torch.Tensor.type:
+            args = tuple(map(_type_here, args))
         if function is torch.Tensor.to:
             args = tuple(args[0].device if _is_cuda(each) else each for each in args)
             if args[0].is_meta:  # it has no data to move
@@ -33,6 +42,26 @@ class Staying(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@functools.cache
+def tensor_types() -> dict[str, type]:
+    """Types in place of ``torch.cuda.FloatTensor`` and the like, by name: they make tensors on the CPU."""
+    names = [name for name in vars(torch.cuda) if name.endswith("Tensor") and hasattr(torch, name)]
+    return {name: type(name, (), {"__module__": "torch.cuda", "__new__": _maker(name)}) for name in names}
+
+
+def _maker(name: str) -> Any:
+    return lambda cls, *args, **kwargs: getattr(torch, name)(*args, **kwargs)
+
+
+def _type_here(value: Any) -> Any:
+    """The type on the CPU of one on a CUDA device."""
+    if isinstance(value, str):
+        return value.replace("torch.cuda.", "torch.") if "torch.cuda." in value else value
+    if isinstance(value, type) and value.__module__ == "torch.cuda":
+        return getattr(torch, value.__name__, value)
+    return value
+
+
 def asks(graph: Any) -> bool:
     """Whether running a graph asks for a CUDA device."""
     for node in graph.nodes:
@@ -40,6 +69,8 @@ def asks(graph: Any) -> bool:
             continue
         method = node.target if node.op == "call_method" else None
         if method == "cuda" or (method == "to" and any(map(_is_cuda, node.args[1:]))):
+            return True
+        if method == "type" and any(_type_here(each) is not each for each in node.args[1:]):
             return True
         if node.kwargs and _is_cuda(node.kwargs.get("device")):
             return True
