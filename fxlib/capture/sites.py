@@ -123,7 +123,18 @@ class SiteTaker:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Call the forward of a module that was called at ``site``; sites taken inside continue there."""
+        """Call the forward of a module that was called at ``site``; sites taken inside continue there.
+
+        Raises:
+            RuntimeError: it has a hook of `register_backward_hook`, for which torch takes items of the result until one
+                is a tensor. Items of proxies are proxies, so torch.fx never ends.
+        """
+        module = args[0]
+        if module._backward_hooks and not module._is_full_backward_hook:
+            raise RuntimeError(
+                f"tracing into {type(module).__name__} never ends: `register_backward_hook` looks for a tensor in the "
+                "traced result. Use register_full_backward_hook, or make it a leaf module"
+            )
         outside = self._site_base, self._site_frame, self._site_parent, self._site_inner
         self._site_base, self._site_frame, self._site_parent, self._site_inner = site, None, None, None
         try:

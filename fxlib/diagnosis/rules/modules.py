@@ -77,6 +77,52 @@ class Net(nn.Module):
         advice="Use nn.ParameterList, or assign it in `__init__`",
     ),
     Rule(
+        "FX172",
+        "endless-backward-hook",
+        "Module with a backward hook of the old kind",
+        "Tracing into this module never ends, since `register_backward_hook` looks for a tensor in its result: {it}",
+        "error",
+        """After the forward of a module with a hook of `register_backward_hook`, torch takes the first item of the
+result, and of that one, until it has a tensor. Items of a traced value are traced values, so torch.fx does not end: it
+adds nodes until the memory is full. `fxlib` raises instead. Modules of torch are leaves, for which this does not
+matter. `register_full_backward_hook` does not look for a tensor, and a leaf module keeps its hooks.""",
+        "nothing: it does not end",
+        (),
+        HEAD
+        + """
+
+class Scaled(nn.Linear):
+    def __init__(self):
+        super().__init__(3, 3)
+        self.register_backward_hook(lambda module, inputs, outputs: None)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scaled = Scaled()
+
+    def forward(self, x):
+        return self.scaled(x) * 2  # <- here
+""",
+        HEAD
+        + """
+
+class Scaled(nn.Linear):
+    pass
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scaled = Scaled(3, 3)
+
+    def forward(self, x):
+        return self.scaled(x) * 2
+""",
+        advice="Use register_full_backward_hook, or make it a leaf module",
+    ),
+    Rule(
         "FX175",
         "unknown-argument",
         "Argument of a type that a graph cannot hold",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import linecache
+import signal
 import sys
 from types import ModuleType
 from typing import Any
@@ -46,9 +47,18 @@ def diagnose(
 
 
 def torch_error(module: ModuleType, options: str = "{}") -> Exception | None:
-    """What torch.fx itself raises on ``Net()``."""
+    """What torch.fx itself raises on ``Net()``; TimeoutError if it takes more than three seconds of the processor."""
+
+    def end(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, 3)
     try:
         torch.fx.symbolic_trace(module.Net(), **eval(options, {"torch": torch, **vars(module)}))
     except Exception as error:
         return error
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     return None
