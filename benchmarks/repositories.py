@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,10 +75,14 @@ def agreement(repository: Path, files: list[dict[str, Any]]) -> Counter[str]:
 
 
 def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
-    """In a separate process: torch.fx traces the classes of one file."""
+    """In a separate process: torch.fx traces the classes of one file, ten seconds of the processor for each."""
     import torch
     from fxlens.worker import scope, user_file
 
+    def end(*_: object) -> None:
+        raise TimeoutError("it does not end")
+
+    signal.signal(signal.SIGPROF, end)
     module = user_file.load(os.path.abspath(path), Path(path).read_text(encoding="utf-8"), os.getcwd(), {})
     for name, (construct, _) in asked.items():
         said = None
@@ -87,6 +92,7 @@ def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
                     model = eval(construct, scope.scope(module))
             except Exception:
                 continue
+            signal.setitimer(signal.ITIMER_PROF, 10)
             try:
                 torch.fx.symbolic_trace(model)
                 said = ""
@@ -95,6 +101,8 @@ def oracle(path: str, asked: dict[str, tuple[str, str]]) -> None:
                 said = f"{type(error).__name__}: {error}"[:200]
                 if "meta" not in said and "device" not in said:
                     break
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
         if said is None:
             continue
         print(json.dumps({"class": name, "traces": not said, "said": said}), flush=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any, NamedTuple
 
+import torch
+
 from fxlib.diagnosis.engine.holes import hole
 from fxlib.diagnosis.engine.values import PLAIN, Unknown, Values, show
 from fxlib.diagnosis.rules import RULES
@@ -52,6 +54,7 @@ _SHAPE_METHODS = frozenset(
         "storage_offset",
     }
 )
+_SHAPE_FUNCTIONS = frozenset({torch.is_complex, torch.is_floating_point, torch.numel})
 
 
 class Cause(NamedTuple):
@@ -135,6 +138,8 @@ def _holds_tensor(value: Any) -> bool:
 def _asks_shape(node: Node) -> bool:
     if node.op == "call_function" and node.target is getattr and len(node.args) > 1:
         return node.args[1] in _SHAPE_ATTRIBUTES
+    if node.op == "call_function":
+        return node.target in _SHAPE_FUNCTIONS
     return node.op == "call_method" and node.target in _SHAPE_METHODS
 
 

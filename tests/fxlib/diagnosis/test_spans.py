@@ -48,6 +48,7 @@ CASES = [
     ("FX101", "if self.count or not ⟦x.any()⟧:\n    return x\nreturn x + 1"),
     ("FX101", "return torch.stack([x[i] for i in range(2) if ⟦x[i].sum() > 0⟧])"),
     ("FX102", "if ⟦x.shape[0] > 1⟧:\n    x = x + 1\nreturn x"),
+    ("FX102", "if ⟦torch.is_floating_point(x)⟧:\n    x = x + 1\nreturn x"),
     ("FX102", "if ⟦x.dim() == 2⟧:\n    x = x + 1\nreturn x"),
     ("FX102", "if ⟦x.dtype == torch.float32⟧:\n    x = x + 1\nreturn x"),
     ("FX102", "if ⟦x.is_cuda⟧:\n    x = x + 1\nreturn x"),
