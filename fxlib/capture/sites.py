@@ -16,7 +16,7 @@ from typing import Any
 
 from fxlib.ir import span as _span
 
-__all__ = ["SiteTaker", "code_of_subclass"]
+__all__ = ["EndlessTrace", "SiteTaker", "code_of_subclass"]
 
 _BOUNDARY = _span.BOUNDARY
 # Code that runs for more than one value, so its caller can change during the life of its frame.
@@ -25,6 +25,10 @@ _RESUMABLE = 0x20 | 0x80 | 0x100 | 0x200
 
 # Attributes that a trace sets and restores at its end.
 _AT_FIRST = {"_site_base": None, "_site_frame": None, "_site_parent": None, "_site_inner": None}
+
+
+class EndlessTrace(RuntimeError):
+    """The trace would not end, as torch.fx's does not."""
 
 
 class SiteTaker:
@@ -126,12 +130,12 @@ class SiteTaker:
         """Call the forward of a module that was called at ``site``; sites taken inside continue there.
 
         Raises:
-            RuntimeError: it has a hook of `register_backward_hook`, for which torch takes items of the result until one
+            EndlessTrace: it has a hook of `register_backward_hook`, for which torch takes items of the result until one
                 is a tensor. Items of proxies are proxies, so torch.fx never ends.
         """
         module = args[0]
         if module._backward_hooks and not module._is_full_backward_hook:
-            raise RuntimeError(
+            raise EndlessTrace(
                 f"tracing into {type(module).__name__} never ends: `register_backward_hook` looks for a tensor in the "
                 "traced result. Use register_full_backward_hook, or make it a leaf module"
             )

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine import trees
@@ -27,6 +28,8 @@ def changed(search: Search) -> None:
         # On a path that may never be taken.
         return
     changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
+    # What a cut expression has set was set to find its value, not by the trace.
+    changes = [each for each in changes if not isinstance(each.after, FakeTensor)]
     places = [_assignment(search.subject.instrumentation, change) for change in changes]
     if any(place is None and change.kind == "data" for place, change in zip(places, changes, strict=True)):
         written = _written_at(search, [change for change in changes if change.kind == "data"])

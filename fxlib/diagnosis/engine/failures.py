@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.distributions import Distribution
 
+from fxlib.capture.sites import EndlessTrace
 from fxlib.capture.tracer_base import TraceError
 from fxlib.diagnosis.engine.absent_device import ABSENT_DEVICE
 from fxlib.diagnosis.engine.forms import called_name
@@ -195,7 +196,7 @@ _TABLE = (
     _Row("FX310", _type(RecursionError)),
     _Row("FX199", _says(*ABSENT_DEVICE)),
     _Row("FX199", _says(*_NO_DATA), advice="The module is on the meta device, where tensors have no data"),
-    _Row("FX172", _says("never ends: `register_backward_hook`")),
+    _Row("FX172", _type(EndlessTrace)),
     _Row("FX170", _says("module is not installed as a submodule")),
     _Row("FX171", _says("parameter is not a member of this module")),
     _Row("FX185", _says("wrap must be called at the top level")),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from fxlib.capture.sites import EndlessTrace
 from fxlib.diagnosis.engine.corrections import Corrections
 from fxlib.diagnosis.engine.forms import called_name, form_of
 from fxlib.diagnosis.engine.packages import PACKAGE_FUNCTION, is_installed, package_of, short_path
@@ -88,7 +89,10 @@ class Findings:
         text = message or rule.says(**_words(where, rule.message, caller), error=raised)
         notes = list(related)
         if rule.loud:
-            notes.insert(0, Related(f"torch.fx says: {raised}", None if where is None else where.span, "torch"))
+            says = f"torch.fx says: {raised}"
+            if isinstance(error, EndlessTrace):
+                says = "torch.fx says nothing and does not end"
+            notes.insert(0, Related(says, None if where is None else where.span, "torch"))
             if inside is not None:
                 rule = RULES[PACKAGE_FUNCTION]
                 detail = text

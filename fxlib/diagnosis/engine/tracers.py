@@ -145,9 +145,9 @@ class ContinuingTracer(StrictTracer):
         return site
 
     def _call_inside(self, site: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        result = super()._call_inside(site, function, args, kwargs)
         if args[0]._backward_hooks or args[0]._backward_pre_hooks:
             self.hooked.setdefault(args[0], site)
-        result = super()._call_inside(site, function, args, kwargs)
         last = self.graph._root._prev  # placeholders come first, so there is one
         if site is not None:
             self.returned.append(Returned(last, site, nodes_of(result)))

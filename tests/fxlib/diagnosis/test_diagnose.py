@@ -485,3 +485,29 @@ def test_an_exception_that_holds_itself_is_no_recursion():
 
     (found,) = fxlib.diagnose(Net(), torch.randn(2)).findings
     assert found.code == "FX199" and "ValueError: its message cannot be read" in found.message
+
+
+def test_a_hook_of_the_old_kind_is_named_once_and_what_the_layer_sets_is_not_the_traces(tmp_path):
+    text = """
+import torch
+from torch import nn
+
+
+class Conv(nn.Conv1d):
+    def __init__(self):
+        super().__init__(3, 6, 3, padding=1)
+        self.register_backward_hook(lambda module, inputs, outputs: None)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.utils.weight_norm(Conv())
+
+    def forward(self, x):
+        a, b = self.conv(x).split(x.size(1), dim=1)
+        return a * torch.sigmoid(b)
+"""
+    report = diagnose(text, tmp_path, "(torch.randn(2, 3, 8),)")
+    assert report.codes() == ["FX172"]
+    assert report.findings[0].related[0].message == "torch.fx says nothing and does not end"
