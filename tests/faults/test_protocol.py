@@ -115,7 +115,7 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: signal.Signals, report):
-    with Client(tmp_path, trusted=False) as server:
+    with Client(tmp_path, trusted=False, cold=True) as server:
         server.diagnostics(server.open(tmp_path / "model.py", MODEL))
         server.process.send_signal(how)
         assert server.process.wait(20) == 128 + how
@@ -131,8 +131,8 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
     for data in garbage:
         with Client(tmp_path, trusted=data is garbage[0]) as server:
             if server.trusted:
-                eventually(lambda server=server: zygotes(server.process.pid))
-            pids = [server.process.pid, *descendants(server.process.pid)]
+                eventually(lambda server=server: zygotes(server.pid))
+            pids = [server.pid, *descendants(server.pid)]
             raw(server, data)
             server.process.stdin.close()
             server.process.wait(60)
@@ -167,7 +167,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
         with pytest.raises(RuntimeError, match=r"-32002.*initialize was not sent yet"):
             server.request("textDocument/hover", hover)
-        assert descendants(server.process.pid) == []
+        assert descendants(server.pid) == []
         server.initialize()
         uri = server.open(tmp_path / "model.py", MODEL)
         assert server.diagnostics(uri) == []
@@ -177,7 +177,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
         assert late["error"]["code"] == -32600, "InvalidRequest"
         with pytest.raises(RuntimeError, match="shutdown was sent before"):
             server.request("textDocument/hover", hover, 60)
-        assert gone(descendants(server.process.pid)) == []
+        assert gone(descendants(server.pid)) == []
         server.notify("exit", None)
         assert server.process.wait(60) == 0
     finally:
@@ -380,7 +380,7 @@ def test_many_documents_and_20_times_as_many_edits(
     many = request.config.getoption("--documents")
     broken = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
     with shared.lent(debounce=20, verify=False) as server:
-        before = psutil.Process(server.process.pid).memory_info().rss
+        before = psutil.Process(server.pid).memory_info().rss
         began = time.monotonic()
         uris = [server.open(folder / f"many{n}.py", MODEL) for n in range(many)]
         for uri in uris:
@@ -401,8 +401,8 @@ def test_many_documents_and_20_times_as_many_edits(
             server.close(uri)
         for uri in uris:
             assert server.diagnostics(uri) == []
-        assert settled_at_rest(server), tree(server.process.pid)
-        assert psutil.Process(server.process.pid).memory_info().rss - before < 150 << 20
+        assert settled_at_rest(server), tree(server.pid)
+        assert psutil.Process(server.pid).memory_info().rss - before < 150 << 20
     report(tries=21 * many, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 
 
@@ -412,7 +412,7 @@ def test_restart_during_requests(tmp_path: Path, report):
         uri = server.open(tmp_path / "slow.py", SLOW)
         warm = (tmp_path / "warm.py").as_uri()
         server._send({"jsonrpc": "2.0", "id": "waiting", "method": "fxlens/record", "params": {"uri": warm}})
-        before = [each for zygote in zygotes(server.process.pid) for each in (zygote, *descendants(zygote))]
+        before = [each for zygote in zygotes(server.pid) for each in (zygote, *descendants(zygote))]
         assert before
         server.request("fxlens/restart", {})
         server.wait(lambda each: each.get("id") == "waiting")
@@ -420,7 +420,7 @@ def test_restart_during_requests(tmp_path: Path, report):
         assert server.edit(uri, MODEL) == []
         taken = time.monotonic() - began
         assert gone(before) == []
-        assert len(settled(server.process.pid, at_rest(2))) <= at_rest(2), tree(server.process.pid)
+        assert len(settled(server.pid, at_rest(2))) <= at_rest(2), tree(server.pid)
     report(tries=1, outcome="answered in the new worker", recovered=taken)
 
 
@@ -433,7 +433,7 @@ def test_worker_killed(tmp_path: Path, report):
         for n in range(4):
             server.change(uri, MODEL + f"#{n}\n")
             time.sleep(choose.random() * 0.1)
-            victims = descendants(server.process.pid)
+            victims = descendants(server.pid)
             if victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(victims[0] if n % 2 else choose.choice(victims), signal.SIGKILL)
@@ -446,14 +446,14 @@ def test_client_vanishes(tmp_path: Path, moment: float | None, report):
     """Its pipes close at any time, or the server is killed with it; the server and all its processes end."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)})
+    server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)}, cold=True)
     server.initialize()
     server.open(tmp_path / "slow.py", SLOW)
     if moment is None:
-        eventually(lambda: descendants(server.process.pid))  # the folder was made before that
+        eventually(lambda: descendants(server.pid))  # the folder was made before that
     else:
         time.sleep(moment)
-    pids = [server.process.pid, *descendants(server.process.pid)]
+    pids = [server.pid, *descendants(server.pid)]
     if moment is None:
         server.process.kill()
     server.process.stdin.close()
@@ -491,8 +491,8 @@ def test_client_vanishes_while_a_worker_is_started(tmp_path: Path, seconds: int,
     command = [sys.executable, "-c", SLOW_STARTS.format(seconds=seconds)]
     server = Client(tmp_path, command=command, environment={"TMPDIR": str(temporary)})
     server.initialize()
-    eventually(lambda: list(temporary.glob("fxlens-*")) and descendants(server.process.pid))
-    pids = [server.process.pid, *descendants(server.process.pid)]
+    eventually(lambda: list(temporary.glob("fxlens-*")) and descendants(server.pid))
+    pids = [server.pid, *descendants(server.pid)]
     began = time.monotonic()
     server.process.stdin.close()
     assert server.process.wait(60) == status

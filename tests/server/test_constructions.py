@@ -21,6 +21,7 @@ from fxlens.sources import targets
 from fxlens.worker.assume import assumer
 from fxlens.workspace.document import Document
 from lsp_client import Client
+from warm_python import warm_fxlens
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def run(root: Path, *arguments: str, form: str = "json", path: str = ".") -> Any:
-    command = [sys.executable, "-m", "fxlens", "check", path, "--quick", "--format", form, *arguments]
+    command = warm_fxlens("check", path, "--quick", "--format", form, *arguments)
     environment = {**os.environ, "XDG_CACHE_HOME": str(root.parent / "cache")}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode in (0, 1), done.stderr

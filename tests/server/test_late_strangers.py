@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
 from fxlens.worker import user_file
 from fxlens.worker.assume import sandbox
+from warm_python import warm_fxlens
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -661,7 +661,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).write_text(text)
     (folder / "fxlens_empty_engine").mkdir()
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
+    command = warm_fxlens("check", ".", "--quick", "--all", "--format", "json", "--jobs", "2")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     found: dict[str, Any] = {}
     for file in json.loads(done.stdout)["files"]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from construction_styles import layered
+from warm_python import warm_fxlens
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -362,7 +363,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).write_text(text)
     subprocess.run([sys.executable, "-c", SAVING], cwd=folder, check=True, timeout=120)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
+    command = warm_fxlens("check", ".", "--quick", "--all", "--format", "json", "--jobs", "2")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     found: dict[str, Any] = {}
     for file in json.loads(done.stdout)["files"]:
@@ -454,7 +455,7 @@ class Large(nn.Module):
 """
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--jobs", "1"]
+    command = warm_fxlens("check", ".", "--all", "--jobs", "1")
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert "fix (not checked: checking Small raises ValueError: in the background): Use x.shape[0]" in done.stdout
     assert "fix: Use x.shape[0]" in done.stdout, "that of the other model"

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 import pytest
+from warm_python import warm_fxlens
 
 HEAD = "import torch\nfrom torch import nn\n"
 LAYER = """        self.layer = nn.Linear({width}, 4)
@@ -347,7 +347,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
+    command = warm_fxlens("check", ".", "--quick", "--all", "--format", "json", "--jobs", "2")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     found: dict[str, Any] = {}
     said = json.loads(done.stdout)
