@@ -140,6 +140,18 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
     report(tries=len(garbage), outcome="ends with its input")
 
 
+def test_a_server_ends_while_it_is_asked(tmp_path: Path, report):
+    """Its client ends it at once: requests of both sides have no answer yet."""
+    hover = {"textDocument": {"uri": "file:///x.py"}, "position": {"line": 0, "character": 0}}
+    for _ in range(5):
+        with Client(tmp_path, trusted=False) as server:
+            server._send({"jsonrpc": "2.0", "id": "asked", "method": "textDocument/hover", "params": hover})
+            assert server.request("shutdown", None) is None
+            server.notify("exit", None)
+            assert server.process.wait(60) == 0
+    report(tries=5, outcome="ends with status 0")
+
+
 @pytest.mark.parametrize("head", [b"content-length:%d\r\n\r\n", b"CONTENT-LENGTH:  %d \r\n\r\n"])
 def test_a_header_in_another_case(tmp_path: Path, head: bytes, report):
     with Client(tmp_path, trusted=False) as server:
