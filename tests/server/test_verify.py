@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from fxlens import overlays
 from fxlens import record as records
+from fxlens.config.selection import Selection
 from fxlens.ipc.request import Request
+from fxlens.jobs import fix_all
 from fxlens.jobs import verify as verifying
 from fxlens.overlays import findings
 from fxlens.record import Finding, Fix, Record
@@ -205,3 +207,38 @@ def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: py
     monkeypatch.setattr(search, "unhindered", lambda: 5.0)
     verifying.work(job)  # type: ignore[arg-type]
     assert sent == ["checking", "fixes"] * 3
+
+
+@pytest.mark.parametrize(
+    ("fixes", "known", "models"),
+    [
+        ({"Net": [[fix("a", **PROVEN)]]}, ["a"], []),
+        ({"Net": [[fix("a", checked=True)]]}, [], None),
+        ({"Net": [[fix("a")]]}, [], ["Net"]),
+        ({"Net": [[fix("a", **PROVEN)], [fix("b", **PROVEN)]]}, ["a", "b"], ["Net"]),
+        ({"Net": [[fix("a", **PROVEN)]], "Other": [[], [fix("b", checked=True)]]}, ["a"], ["Other"]),
+        ({"Net": [[fix("a", **PROVEN)]], "Other": [[fix("a")]]}, ["a"], []),
+        ({"Net": [[fix("a", checked=True)]], "Other": [[fix("a")]]}, [], ["Other"]),
+        ({"Net": [[fix("a", **PROVEN, edits=[{"file": "/models/other.py"}])]]}, [], ["Net"]),
+    ],
+)
+def test_all_fixes_are_proven_only_as_far_as_the_record_does_not_know(fixes, known, models):
+    targets = {
+        name: [{**finding(line, target=name), "fixes": each} for line, each in enumerate(found)]
+        for name, found in fixes.items()
+    }
+    asked = []
+
+    class Jobs:
+        async def run(self, message, limits, collect, captures):
+            known = [each["fix"]["id"] for each in message["known"]]
+            asked.append((known, [name for each in message["targets"] for name in fixes if each == others[name]]))
+            return Outcome()
+
+    # Models are told apart by how they are made.
+    made = record(**targets)
+    for each in made["targets"]:
+        each["construct"] = records.origin(f"{each['name']}()", "default")
+    others = verifying.models_of(made)
+    asyncio.run(fix_all.run(Jobs(), Request(PATH, ""), made, Selection()))
+    assert asked == ([] if models is None else [(known, models)])

@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -56,9 +57,16 @@ def _root(file: str, now: int) -> str:
         return str(marked)
     # Nothing says where it begins: as far up as there is Python code.
     for inner, outer in pairwise(above):
-        if not (any(outer.glob("*.py")) or (inner / "__init__.py").exists()):
+        if _is_of_all(outer) or not (any(outer.glob("*.py")) or (inner / "__init__.py").exists()):
             return str(inner)
     return str(folder)
+
+
+def _is_of_all(folder: Path) -> bool:
+    """Whether unrelated things lie in a folder: a home, or what everybody may write to, such as /tmp."""
+    with contextlib.suppress(OSError, RuntimeError):
+        return folder == Path.home() or bool(folder.stat().st_mode & stat.S_ISVTX)
+    return False
 
 
 @functools.lru_cache(maxsize=2)

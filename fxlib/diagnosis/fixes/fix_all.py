@@ -17,6 +17,8 @@ from fxlib.diagnosis.fixes.verify import Checker
 __all__ = ["FixedFiles", "Target", "fix_all"]
 
 _MOST = 60
+_OF_A_PERSON = ("around", "leaf", "concrete")
+"""Kinds of fixes that a person has to decide on: they say what the graph is for."""
 
 
 @dataclass
@@ -42,6 +44,7 @@ def fix_all(
     unsafe: bool = False,
     checker: Callable[..., Checker] = Checker,
     others: Iterable[Target] = (),
+    known: Iterable[tuple[Any, Fix]] = (),
     folder: str | None = None,
     on_target: Callable[[Target], None] = lambda target: None,
     on_fixed: Callable[[FixedFiles], None] = lambda fixed: None,
@@ -58,13 +61,14 @@ def fix_all(
         unsafe: whether to apply also fixes that assume what the text does not say, such as that a value is a tensor.
         checker: makes what proves a fix, called as `Checker` is: for another capture than torch.fx, another one.
         others: further modules of the file, which have to compute the same with a fix as without it.
+        known: findings, and fixes that proved themselves on the texts as they are: the first that is wanted is applied
+            without another proof.
         folder: where files are that may import from the ones that are fixed; otherwise the folder of each.
         on_target: called before each target.
         on_fixed: called with what is fixed so far after each fix.
 
     An import that the fixes leave without a use goes too. Fixes that change settings (leaf modules, concrete arguments)
-    or only go around a problem are left to a person: they decide what the graph is for. A target that cannot be built
-    is passed over.
+    or only go around a problem are left to a person. A target that cannot be built is passed over.
     """
     fixed = FixedFiles()
     targets = list(targets)
@@ -74,8 +78,16 @@ def fix_all(
         return fixed.texts[file] if file in fixed.texts else read(file)
 
     def loaded(file: str, texts: dict[str, str]) -> Any:
-        known = {**fixed.texts, **texts}
-        return load(file, known) if load is not None else load_file(file, known, current)
+        together = {**fixed.texts, **texts}
+        return load(file, together) if load is not None else load_file(file, together, current)
+
+    def put_in(fix: Fix) -> None:
+        for file, text in apply_fix(fix, current).items():
+            before = read(file) or ""
+            tidy = file.endswith(".py")
+            fixed.texts[file] = without_unused_imports(file, before, text, folder) if tidy else text
+        fixed.applied.append(fix)
+        on_fixed(fixed)
 
     def fix_target(target: Target) -> list[Any]:
         """Apply what proves itself on one target; the findings that remain."""
@@ -101,14 +113,12 @@ def fix_all(
             chosen = _first_proven(proves, [each for each in remaining if wanted(each, current)], takes, unsafe)
             if chosen is None:
                 break
-            for file, text in apply_fix(chosen, current).items():
-                known = read(file) or ""
-                tidy = file.endswith(".py")
-                fixed.texts[file] = without_unused_imports(file, known, text, folder) if tidy else text
-            fixed.applied.append(chosen)
-            on_fixed(fixed)
+            put_in(chosen)
         return remaining
 
+    proven = (fix for finding, fix in known if wanted(finding, current) and _is_applied(fix, takes))
+    if (first := next(proven, None)) is not None:
+        put_in(first)
     left: dict[Target, list[Any]] = {}
     for target in targets:
         left[target] = fix_target(target)
@@ -125,6 +135,10 @@ def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], 
         offered = checker.settle(finding, every=False)
         for fix in sorted(offered, key=lambda fix: not (fix.unsafe and fix.first)) if unsafe else offered:
             proven = fix.preferred or (unsafe and fix.unsafe)
-            if proven and not fix.settings and fix.kind != "around" and takes(fix):
+            if proven and _is_applied(fix, takes):
                 return fix
     return None
+
+
+def _is_applied(fix: Fix, takes: Callable[[Fix], bool]) -> bool:
+    return fix.kind not in _OF_A_PERSON and takes(fix)

@@ -299,16 +299,14 @@ async def check_file(
             if asked is not None:
                 await asked()
             lowering = options.lowering or _asks_for_lowering(options, project)
-            if options.fix and notebook is None:
-                # Fixing checks the fixes itself, each on the text after the earlier ones.
-                record = await _record(pool, request, replace(options, verify=False))
-                fixed, refused = await _fix(pool, request, record, options, chosen, project)
-                if options.fix == "write":
-                    text = read_source(absolute)
-            request = replace(request, text=text)
             said = _said(request, options, project)
-            if options.fix != "diff" or notebook is not None:
-                record = await _record(pool, request, options, lowering, chosen.captures, said)
+            record = await _record(pool, request, options, lowering, chosen.captures, said)
+            if options.fix and notebook is None:
+                fixed, refused = await _fix(pool, request, record, options, chosen, project)
+                if options.fix == "write" and (now := read_source(absolute)) != text:
+                    text, request = now, replace(request, text=now)
+                    said = _said(request, options, project)
+                    record = await _record(pool, request, options, lowering, chosen.captures, said)
             for note in refused:
                 record = with_note(record, note)
             if names := unjudged(record):

@@ -13,7 +13,9 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.jobs.verify import models_of
-from fxlens.record import Record
+from fxlens.overlays import groups
+from fxlens.record import Finding, Record
+from fxlens.record import Fix as FixOfRecord
 from fxlens.sources.paths import is_within
 from fxlens.sources.targets import ignored
 
@@ -34,7 +36,7 @@ _MOST_PROCESSES = 6
 def work(job: Job) -> None:
     """Events: ``fixing`` with the number of a target before it is processed; ``fixed`` with the texts by path before
     and after, and all fixes that were applied so far."""
-    from fxlens.jobs.verify import checker_of
+    from fxlens.jobs.verify import as_object, checker_of
     from fxlens.worker import scope, user_file
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, fix_all
     from fxlib.diagnosis.fixes.verdict import Target
@@ -66,6 +68,8 @@ def work(job: Job) -> None:
         applied = [{"title": fix.title, "files": sorted({edit.file for edit in fix.edits})} for fix in fixed.applied]
         job.send("fixed", before=before, texts=fixed.texts, applied=applied)
 
+    known = [(as_object(each["finding"]), _as_fix(each["fix"])) for each in job.message["known"]]
+
     def begin(target: Target) -> None:
         job.step("verify")
         job.send("fixing", number=targets.index(target))
@@ -83,10 +87,19 @@ def work(job: Job) -> None:
         unsafe=job.message["unsafe"],
         checker=checker_of(job.message["capture"]),
         others=[Target(**target) for target in job.message["others"]],
+        known=known,
         folder=job.folder,
         on_target=begin,
         on_fixed=send,
     )
+
+
+def _as_fix(fix: Mapping[str, Any]) -> Fix:
+    """The fix of a record, as far as it has to be known to apply it."""
+    from fxlib.diagnosis.fixes.edits import Edit
+    from fxlib.diagnosis.fixes.fix import Fix
+
+    return Fix(fix["id"], fix["title"], fix["kind"], tuple(Edit(**each) for each in fix["edits"]))
 
 
 class _Parts:
@@ -126,6 +139,13 @@ class Fixed:
         return Fixed({**self.texts, **later.texts}, before, [*self.applied, *later.applied])
 
 
+class Known(TypedDict):
+    """A finding, and a fix of it that was proven on the text as it is."""
+
+    finding: Finding
+    fix: FixOfRecord
+
+
 class Applied(TypedDict):
     """A fix that was applied, and the files that it changed."""
 
@@ -148,22 +168,21 @@ async def run(
     file are given, by their first lines, each fix changes only one of them. With ``unsafe`` fixes may assume what the
     code does not say."""
     others = models_of(record)
-    wanted = {
-        target["name"]
-        for target in record["targets"]
-        if capture != "fx" or any(each["fixes"] for each in target["findings"])
-    }
+    known: Sequence[Known] = ()
+    wanted = {target["name"] for target in record["targets"]}
+    if capture == "fx":
+        known, wanted = ((), _with_fixes(record)) if unsafe else _to_prove(record, request.path)
     targets = [others[name] for name in others if name in wanted]
     fixed = Fixed()
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
     for _ in range(_MOST_PROCESSES):
-        if not targets:
+        if not targets and not known:
             break
         given = _with_texts(request, fixed.texts)
         turn = _Turn(request.path, len(targets))
         message = given.message(
             "fix_all", targets=targets, selection=asdict(chosen), within=within, capture=capture, parts=parts,
-            others=[*others.values()], unsafe=unsafe,
+            others=[*others.values()], unsafe=unsafe, known=known,
         )  # fmt: skip
         try:
             outcome = await pool.run(message, limits, turn.take, captures=capture != "fx")
@@ -174,8 +193,34 @@ async def run(
             break
         # A target whose fixes hang or crash is left unchanged; the others continue in a new process.
         log.warning("fixing all of %s: the process ended at %s", request.path, targets[turn.number]["construct"])
-        targets = targets[turn.number + 1 :]
+        known, targets = (), targets[turn.number + 1 :]
     return fixed
+
+
+def _with_fixes(record: Record) -> set[str]:
+    return {target["name"] for target in record["targets"] if any(each["fixes"] for each in target["findings"])}
+
+
+def _to_prove(record: Record, path: str) -> tuple[list[Known], set[str]]:
+    """The fixes of the file itself that the record says are proven, and the models whose fixes have to be proven still:
+    all of them after one of several, and none where the record knows of every fix what became of it."""
+    known: list[Known] = []
+    after: set[str] = set()
+    unknown: set[str] = set()
+    for (_, shown), *same in groups(record):
+        fixes = [fix for fix in shown["fixes"] if fix["capture"] == "fx"]
+        names = {each["target"] for each in (shown, *(other for _, other in same)) if each["target"] and each["fixes"]}
+        proven = next((fix for fix in fixes if fix["preferred"]), None)
+        if proven is not None and all(edit["file"] == path for edit in proven["edits"]):
+            after |= names if known else set()
+            known.append({"finding": shown, "fix": proven})
+        elif proven is not None:
+            unknown |= names  # the other file may have changed since
+        elif fixes:
+            # For another model that has the problem, too, the fix may prove itself.
+            unknown |= names - {shown["target"]} if all(fix["checked"] for fix in fixes) else names
+            after |= names
+    return known, (unknown | after if known else unknown)
 
 
 def _with_texts(request: Request, texts: Mapping[str, str]) -> Request:

@@ -92,14 +92,14 @@ def work(job: Job) -> None:
                     )
                     if capture == "fx" and job.message["together"]:
                         same = [each for each in model["checks"][at:] if each["capture"] == capture]
-                        findings = [(_as_object(each["finding"]), each["recipes"]) for each in same]
+                        findings = [(as_object(each["finding"]), each["recipes"]) for each in same]
                         prove_together(checkers[capture], findings, begin)
                 checker = checkers[capture]
                 if checker.left < 0 and not checker.proven:
                     break
                 begin()
                 job.send("checking", number=check["number"])
-                settled = checker.settle(_as_object(check["finding"]), check["recipes"], job.message["every"])
+                settled = checker.settle(as_object(check["finding"]), check["recipes"], job.message["every"])
             except Exception as error:
                 # Such as a constructor that needs a file, which the trace did without.
                 numbers = [each["number"] for each in model["checks"][at:]]
@@ -123,11 +123,11 @@ def checker_of(capture: str) -> Callable[..., Checker]:
     return functools.partial(CaptureChecker, capture, lacking=without_what_it_lacks)
 
 
-def _as_object(value: Any) -> Any:
+def as_object(value: Any) -> Any:
     """An entry of the record with the attributes of fxlib's own, whose sequences are tuples."""
     if isinstance(value, dict):
-        return SimpleNamespace(**{name: each if name in _PLAIN else _as_object(each) for name, each in value.items()})
-    return tuple(map(_as_object, value)) if isinstance(value, list) else value
+        return SimpleNamespace(**{name: each if name in _PLAIN else as_object(each) for name, each in value.items()})
+    return tuple(map(as_object, value)) if isinstance(value, list) else value
 
 
 # On the server

@@ -243,6 +243,8 @@ class Session:
         if (checking := document.verifying) is not None and not checking.done():
             await asyncio.wait({checking})
         text, checked = document.text, document.record or record
+        if document.record_text != text:
+            return None
         fixing = document.fixing
         if fixing is None or fixing.of != (text, parts):
             pool, request = self._environment.pool(document.folder), self._files.request(document)

@@ -51,6 +51,7 @@ describe('the page of all models', { timeout: 300_000 }, () => {
   let browser, page, bench;
   before(async () => {
     fs.writeFileSync(path.join(folder, 'models.py'), MODELS);
+    fs.writeFileSync(path.join(folder, 'setup.cfg'), ''); // here the project begins, whatever lies above
     const env = { ...process.env, PYTHONPATH: [REPOSITORY, path.join(REPOSITORY, 'server')].join(path.delimiter), XDG_CACHE_HOME: folder };
     const done = spawnSync(PYTHON, ['-m', 'fxlens', 'check', 'models.py', '--format', 'html', '--output', 'page.html'], { cwd: folder, env, encoding: 'utf8' });
     assert.equal(done.status, 1, done.stderr);

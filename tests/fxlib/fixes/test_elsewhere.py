@@ -179,3 +179,15 @@ def test_only_regular_files_of_the_project_are_read(tmp_path):
     elsewhere._texts.cache_clear()
     elsewhere._first.cache_clear()
     assert mentioned(str(folder / "net.py"), r"\.kept\b") == "plot.py"
+
+
+def test_a_folder_of_everybody_is_no_project(tmp_path):
+    folder = tmp_path / "one"
+    folder.mkdir()
+    (tmp_path / "use.py").write_text("net.kept_there\n")
+    tmp_path.chmod(0o1777)  # as /tmp
+    assert mentioned(str(folder / "net.py"), r"\.kept_there\b") is None
+    tmp_path.chmod(0o755)
+    other = tmp_path / "two"
+    other.mkdir()
+    assert mentioned(str(other / "net.py"), r"\.kept_there\b") == "use.py"
