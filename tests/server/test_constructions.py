@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 import torch
-from construction_styles import FILES, IMPORTS
+from assumed_styles import UNSAID
+from construction_styles import IMPORTS, SAID
 from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
 from fxlens.worker.assume import assumer
 from fxlens.workspace.document import Document
 from lsp_client import Client
 from warm_python import warm_fxlens
+
+FILES = {**SAID, **UNSAID}
 
 
 @pytest.fixture(scope="module")
