@@ -87,7 +87,7 @@ def _of_cells(text: bytes) -> bytes:
     try:
         cells = json.loads(text)["cells"]
         return "\n".join("".join(each["source"]) for each in cells).encode()
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return text
 
 

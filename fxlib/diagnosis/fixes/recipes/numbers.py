@@ -74,7 +74,7 @@ def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset
     if isinstance(node, ast.expr) and is_size(node):
         return False
     if isinstance(node, ast.Attribute):
-        return not is_positive(site, node)
+        return node.attr != "shape" and not is_positive(site, node)
     if isinstance(node, ast.Call) and site.call_name(node) in ("abs", "len"):
         return False
     if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Sub):
