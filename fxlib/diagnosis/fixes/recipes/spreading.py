@@ -86,8 +86,8 @@ def index_star(site: Site) -> Draft | None:
         items = ", ".join(f"{name}[{i}]" for i in range(count))
         title, edits = f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)]
         called = _callee(site, call)
-        taken = called is not None and not called.args.defaults and _taken(site, call) is not None
-        sure = static_count(value) is not None or taken
+        plain = isinstance(call.func, ast.Name) and called is not None and not called.args.defaults
+        sure = static_count(value) is not None or (plain and _taken(site, call) is not None)
         hazard = count_hazard(site, value) if sure else f"right only for {count} items"
         return Draft(title, edits, first=True, hazard=hazard)
     return None
