@@ -43,11 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """The warm interpreters are shared by a whole run: its workers get their paths."""
     if hasattr(config, "workerinput"):
         config.stash[WARM] = Path(config.workerinput["warm"])
+        interpreters.use(config.stash[WARM])
         return
     kept = contextlib.ExitStack()
     config.add_cleanup(kept.close)
     config.stash[WARM] = folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="warm-python-")))
     kept.enter_context(interpreters.started(folder))
+    interpreters.use(folder)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -81,7 +83,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Itera
     from lsp_client import started
 
     warm = {"VIRTUAL_ENV": str(warm_python / "plain")}
-    with started(tmp_path_factory.mktemp("shared"), environment=warm) as client:
+    with started(tmp_path_factory.mktemp("shared"), environment=warm, cold=True) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from . import __version__
 from .host import orphans
-from .views.terminal import plain_streams
+from .views.terminal import plain_streams, to_nowhere
 
 COMMANDS = {
     "check": "find what stops torch.fx from tracing the models in files and folders",
@@ -55,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno != errno.ENOSPC:
             raise
         print(f"fxlens: {error.strerror}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            to_nowhere(sys.stdout)
         return 2
 
 

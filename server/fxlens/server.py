@@ -39,11 +39,11 @@ FEATURES = (
 
 
 class FxLensProtocol(LanguageServerProtocol):
-    """Translates between cells and notebooks. Corrects seven things in pygls: it keeps the future of every notification
+    """Translates between cells and notebooks. Corrects eight things in pygls: it keeps the future of every notification
     forever; it accepts a second ``initialize``, which could change capabilities and folders during work; it answers
-    requests before ``initialize`` and none after ``shutdown``; it does not answer requests with invalid parameters; it
-    runs commands with missing arguments; it encodes answers of megabytes in the event loop; and in edits it treats form
-    feeds as line ends, and takes seconds for thousands of edits."""
+    requests before ``initialize`` and none after ``shutdown``, which fails if it has to cancel something; it does not
+    answer requests with invalid parameters; it runs commands with missing arguments; it encodes answers of megabytes in
+    the event loop; and in edits it treats form feeds as line ends, and takes seconds for thousands of edits."""
 
     _server: FxLensServer
     _begun = _ending = False
@@ -97,6 +97,15 @@ class FxLensProtocol(LanguageServerProtocol):
         if self._begun and method == types.INITIALIZE:
             return types.ResponseError(types.ErrorCodes.InvalidRequest.value, "initialize was sent before")
         return None
+
+    @lsp_method(types.SHUTDOWN)
+    def lsp_shutdown(self, *args: Any) -> Any:
+        shutting = super().lsp_shutdown(*args)
+        yield next(shutting)
+        for number, future in list(self._request_futures.items()):  # each leaves the table once it is cancelled
+            if number != self.msg_id:
+                future.cancel()
+        yield from shutting
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:

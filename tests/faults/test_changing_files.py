@@ -20,6 +20,7 @@ from fxlens.checking.checker import Options
 from fxlens.host.launch import Launch, find_python
 from fxlens.sources.files import Changed, read_source, write_source
 from lsp_client import Client, edited
+from warm_python import warm_fxlens
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -81,7 +82,7 @@ sys.exit(cli.main())
 
 
 def check(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "fxlens", "check", "--all", "--jobs", "1", *arguments]
+    command = warm_fxlens("check", "--all", "--jobs", "1", *arguments)
     environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), **environment}
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=250, env=environment)
 

@@ -123,7 +123,7 @@ def test_environment_deleted_while_running(tmp_path: Path, report):
         uri = (tmp_path / "warm.py").as_uri()
         shutil.rmtree(tmp_path / "environment")
         assert server.edit(uri, MODEL + "# still served by the running one\n") == []
-        (zygote,) = zygotes(server.process.pid)
+        (zygote,) = zygotes(server.pid)
         pids = [zygote, *descendants(zygote)]
         os.kill(zygote, signal.SIGKILL)
         assert gone(pids) == []
@@ -182,8 +182,8 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
         for n in range(3):
             assert server.edit((tmp_path / "warm.py").as_uri(), MODEL + f"# {n}\n") == []
         taken = time.monotonic() - began
-        left = settled(server.process.pid, at_rest())
-        assert len(left) <= at_rest(), tree(server.process.pid)
+        left = settled(server.pid, at_rest())
+        assert len(left) <= at_rest(), tree(server.pid)
     report(outcome="its file is named or traced, others go on", recovered=taken)
 
 
@@ -244,7 +244,7 @@ def test_nothing_can_be_written(tmp_path: Path, kind: str, report):
     full = kind == "disk full"
     command = [sys.executable, "-c", LIMITED] if full else None
     environment = {"HOME": "/proc"} if full else {"TMPDIR": "/proc/nowhere", "HOME": "/proc"}
-    with Client(tmp_path, command=command, environment=environment) as server:
+    with Client(tmp_path, command=command, environment=environment, cold=True) as server:
         uri = server.open(tmp_path / "model.py", MODEL)
         assert server.diagnostics(uri) == []
         assert server.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["status"] == "traced"

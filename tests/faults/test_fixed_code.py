@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_fxlens
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
 
@@ -200,7 +200,7 @@ def fixed(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> Path:
         "    def forward(self, x):\n        a = list(x.chunk(2, 1))\n"
         "        return {'half': np.floor(x.shape[0] / 2), 'parts': a}\n"
     )
-    command = [sys.executable, "-m", "fxlens", "check", "--fix", "--all", "--no-cache", "."]
+    command = warm_fxlens("check", "--fix", "--all", "--no-cache", ".")
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "VIRTUAL_ENV": str(warm_python / "plain")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode in (0, 1), done.stderr

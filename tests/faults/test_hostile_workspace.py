@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from lsp_client import MODEL, Client
 from processes import descendants
+from warm_python import warm_fxlens
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -82,7 +83,7 @@ def test_nothing_runs_before_trust(tmp_path: Path, report):
         server.request("fxlens/restart", {})
         server.notify("workspace/didChangeConfiguration", {"settings": {"fxlens": settings}})
         assert '"trusted": false' in server.request("fxlens/debugInfo", {})["text"]
-        assert descendants(server.process.pid) == []
+        assert descendants(server.pid) == []
     assert not mark.exists()
     # The trap works: after trust, the interpreter in the settings is started.
     with Client(folder, trusted=True, settings=settings) as server:
@@ -235,7 +236,7 @@ print({ANSI!r})
     )
     tries = 0
     for style in ("text", "concise", "json", "sarif", "github"):
-        command = [sys.executable, "-m", "fxlens", "check", "--all", "--quick", "--format", style, str(tmp_path)]
+        command = warm_fxlens("check", "--all", "--quick", "--format", style, str(tmp_path))
         done = subprocess.run(command, capture_output=True, timeout=100, cwd=ROOT)
         if b"invalid choice" in done.stderr:
             continue
@@ -303,7 +304,7 @@ def test_no_connection_is_opened(server: Client, folder: Path, report):
     uri = server.open(folder / "model.py", MODEL)
     server.diagnostics(uri)
     seen = 0
-    for pid in [server.process.pid, *descendants(server.process.pid)]:
+    for pid in [server.pid, *descendants(server.pid)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             assert psutil.Process(pid).net_connections(kind="inet") == []
             seen += 1

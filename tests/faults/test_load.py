@@ -59,7 +59,7 @@ def test_random_sessions(tmp_path: Path, request: pytest.FixtureRequest, report)
             assert server.process.poll() is None
             server.received.clear()
             seed += 1
-        assert len(settled(server.process.pid, at_rest())) <= at_rest()
+        assert len(settled(server.pid, at_rest())) <= at_rest()
     report(tries=sum(sent.values()), outcome=f"seeds {first} to {seed - 1}", recovered=slowest)
 
 
@@ -74,9 +74,9 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
     minutes, least = request.config.getoption("--minutes"), request.config.getoption("--traces")
     crash = next(case for case in FATAL if case.name == "segmentation fault, forward")
     server_memory, zygote_memory, processes, traces = [], [], [], 0
-    with started(tmp_path, settings=QUIET) as server:
+    with started(tmp_path, settings=QUIET, cold=True) as server:
         uri = (tmp_path / "warm.py").as_uri()
-        zygote = zygotes(server.process.pid)[0]
+        zygote = zygotes(server.pid)[0]
         until, taken = time.monotonic() + max(minutes * 60, 3), []
         while time.monotonic() < until or traces < least:
             began = time.monotonic()
@@ -89,10 +89,10 @@ def test_soak(tmp_path: Path, request: pytest.FixtureRequest, report):
                 server.close(other)
                 server.diagnostics(other)
             server.received.clear()
-            server_memory.append(memory_of(server.process.pid))
+            server_memory.append(memory_of(server.pid))
             zygote_memory.append(memory_of(zygote))
-            processes.append(len(descendants(server.process.pid)))
-        left = settled(server.process.pid, at_rest())
+            processes.append(len(descendants(server.pid)))
+        left = settled(server.pid, at_rest())
         log = len(server.errors)
     third = len(server_memory) // 3
     grown = {

@@ -7,7 +7,6 @@ import json
 import ntpath
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -23,6 +22,7 @@ from fxlens.sources import paths
 from fxlens.sources.recorded import Example, parse, write
 from fxlens.sources.toml_text import quoted
 from lsp_client import MODEL, Client
+from warm_python import warm_fxlens
 
 BROKEN = MODEL.replace("return torch", "return len(x) * torch")
 NAMES = ["#.py", "a b.py", "a?b=1.py", "a::Net.py", "new\nline.py", "tab\t.py", '"quoted\\".py', "\u202e.py", "é𝄞.py",
@@ -52,7 +52,7 @@ def test_names_of_files_are_told_apart_by_every_reader(tmp_path: Path, monkeypat
 
 def fxlens(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache")}
-    command = [sys.executable, "-m", "fxlens", *arguments]
+    command = warm_fxlens(*arguments)
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, timeout=250)
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_kept_where_there_is_no_home(tmp_path: Path, report):
     (tmp_path / "m.py").write_text(MODEL)
     for home in ("home", ""):
         environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
-        command = [sys.executable, "-m", "fxlens", "check", "m.py"]
+        command = warm_fxlens("check", "m.py")
         done = subprocess.run(command, cwd=tmp_path, env={**environment, "HOME": home}, timeout=200)
         assert done.returncode == 0
     assert os.listdir(tmp_path) == ["m.py"]

@@ -12,6 +12,7 @@ import pytest
 import tomllib
 from fxlens.worker import outputs
 from lsp_client import MODEL
+from warm_python import warm_fxlens
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -21,7 +22,7 @@ SAVED = {"manifest.json": b'{"format"', "seal.json": b"{"}
 
 def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), **environment}
-    command = [sys.executable, "-m", "fxlens", *arguments]
+    command = warm_fxlens(*arguments)
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, timeout=200)
 
 
@@ -79,21 +80,25 @@ def test_any_encoding_can_be_written(tmp_path: Path, encoding: str, style: str, 
 
 
 def test_an_output_that_cannot_be_written(tmp_path: Path, report):
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "fxlens", "init"]
-        done = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=200)
-        assert done.returncode == 2 and b"Traceback" not in done.stderr and b"No space left" in done.stderr
+    command = warm_fxlens("init")
+    for unbuffered in ("", "1"):
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=200
+            )
+        assert (done.returncode, done.stderr) == (2, b"fxlens: No space left on device\n")
     closed = subprocess.run(
         ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command], cwd=tmp_path, timeout=200, capture_output=True
     )
     assert closed.returncode == 0
-    report(tries=2, outcome="a sentence")
+    report(tries=3, outcome="a sentence")
 
 
 def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, report):
     """The log is on a full disk: the file is fixed, and the exit status says so."""
     (tmp_path / "m.py").write_text(MODEL.replace("return torch", "return len(x) * torch"))
-    command = [sys.executable, "-m", "fxlens", "check", "--fix", "m.py"]
+    command = warm_fxlens("check", "--fix", "m.py")
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, timeout=200)
     assert done.returncode == 0 and b"1 traced" in done.stdout
@@ -205,7 +210,7 @@ def on_a_terminal(*arguments: str, cwd: Path) -> str:
     """What the command writes where both of its streams are a terminal."""
     master, slave = os.openpty()
     environment = {**os.environ, "XDG_CACHE_HOME": str(cwd / ".cache"), "TERM": "xterm", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "fxlens", *arguments]
+    command = warm_fxlens(*arguments)
     said = b""
     with subprocess.Popen(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave):
         os.close(slave)

@@ -1,17 +1,11 @@
-"""The wire: invalid messages, in any order, and clients that disappear."""
+"""The wire: invalid messages, in any order."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import random
 import signal
-import struct
-import subprocess
-import sys
-import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -21,63 +15,7 @@ import pytest
 from lsp_client import MODEL, Client
 from processes import at_rest, descendants, gone, settled, settled_at_rest, tree, zygotes
 from servers import eventually, started
-
-SLOW = MODEL.replace("return torch", "import time; time.sleep(99); return torch")
-
-
-def raw(server: Client, data: bytes) -> None:
-    server.process.stdin.write(data)
-    server.process.stdin.flush()
-
-
-def framed(body: bytes) -> bytes:
-    return b"Content-Length: %d\r\n\r\n" % len(body) + body
-
-
-def waiting_in(pipe: int) -> int:
-    """The number of unread bytes."""
-    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
-
-
-def alive(server: Client, uri: str) -> float:
-    """Seconds for an edit to be answered."""
-    began = time.monotonic()
-    assert server.edit(uri, MODEL + f"# {began}\n") == []
-    return time.monotonic() - began
-
-
-MALFORMED = {
-    "no JSON": framed(b"{{{"),
-    "not UTF-8": framed(b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
-    "an array": framed(b"[]"),
-    "a number": framed(b"3"),
-    "null": framed(b"null"),
-    "empty object": framed(b"{}"),
-    "another version": framed(b'{"jsonrpc": "1.0", "id": 1, "method": "shutdown"}'),
-    "no method": framed(b'{"jsonrpc": "2.0", "id": 900}'),
-    "method is a number": framed(b'{"jsonrpc": "2.0", "id": 901, "method": 3}'),
-    "parameters are text": framed(b'{"jsonrpc": "2.0", "id": 902, "method": "textDocument/hover", "params": "x"}'),
-    "parameters of other types": framed(
-        b'{"jsonrpc": "2.0", "id": 903, "method": "textDocument/hover", "params": {"textDocument": 3, "position": []}}'
-    ),
-    "answer to nothing": framed(b'{"jsonrpc": "2.0", "id": 99999, "result": {}}'),
-    "error to nothing": framed(b'{"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "x"}}'),
-    "id is an object": framed(b'{"jsonrpc": "2.0", "id": {"a": 1}, "method": "textDocument/hover", "params": {}}'),
-    "unknown request": framed(b'{"jsonrpc": "2.0", "id": 904, "method": "no/such", "params": {}}'),
-    "unknown notification": framed(b'{"jsonrpc": "2.0", "method": "no/such", "params": {}}'),
-    "nested deep": framed(b'{"jsonrpc":"2.0","method":"x","params":' + b"[" * 5000 + b"]" * 5000 + b"}"),
-    "great number": framed(b'{"jsonrpc":"2.0","method":"x","params":{"a":' + b"9" * 10_000 + b"}}"),
-    "more headers": b"Content-Type: text/plain; charset=utf-8\r\nX-Other: 1\r\n" + framed(b"{}"),
-    "change of no document": framed(
-        b'{"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":'
-        b'{"uri":"file:///no.py","version":9},'
-        b'"contentChanges":[{"text":"x"}]}}'
-    ),
-    "range out of the text": framed(
-        b'{"jsonrpc":"2.0","id":905,"method":"textDocument/hover","params":{"textDocument":{"uri":"file:///no.py"},'
-        b'"position":{"line":4294967295,"character":4294967295}}}'
-    ),
-}
+from wire import MALFORMED, SLOW, alive, raw
 
 
 @pytest.mark.parametrize("name", MALFORMED)
@@ -115,7 +53,7 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: signal.Signals, report):
-    with Client(tmp_path, trusted=False) as server:
+    with Client(tmp_path, trusted=False, cold=True) as server:
         server.diagnostics(server.open(tmp_path / "model.py", MODEL))
         server.process.send_signal(how)
         assert server.process.wait(20) == 128 + how
@@ -131,13 +69,25 @@ def test_truncated_and_garbled_frames(tmp_path: Path, report):
     for data in garbage:
         with Client(tmp_path, trusted=data is garbage[0]) as server:
             if server.trusted:
-                eventually(lambda server=server: zygotes(server.process.pid))
-            pids = [server.process.pid, *descendants(server.process.pid)]
+                eventually(lambda server=server: zygotes(server.pid))
+            pids = [server.pid, *descendants(server.pid)]
             raw(server, data)
             server.process.stdin.close()
             server.process.wait(60)
             assert gone(pids) == []
     report(tries=len(garbage), outcome="ends with its input")
+
+
+def test_a_server_ends_while_it_is_asked(tmp_path: Path, report):
+    """Its client ends it at once: requests of both sides have no answer yet."""
+    hover = {"textDocument": {"uri": "file:///x.py"}, "position": {"line": 0, "character": 0}}
+    for _ in range(5):
+        with Client(tmp_path, trusted=False) as server:
+            server._send({"jsonrpc": "2.0", "id": "asked", "method": "textDocument/hover", "params": hover})
+            assert server.request("shutdown", None) is None
+            server.notify("exit", None)
+            assert server.process.wait(60) == 0
+    report(tries=5, outcome="ends with status 0")
 
 
 @pytest.mark.parametrize("head", [b"content-length:%d\r\n\r\n", b"CONTENT-LENGTH:  %d \r\n\r\n"])
@@ -167,7 +117,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
         server.notify("textDocument/didOpen", {"textDocument": {"uri": "file:///x.py"}})
         with pytest.raises(RuntimeError, match=r"-32002.*initialize was not sent yet"):
             server.request("textDocument/hover", hover)
-        assert descendants(server.process.pid) == []
+        assert descendants(server.pid) == []
         server.initialize()
         uri = server.open(tmp_path / "model.py", MODEL)
         assert server.diagnostics(uri) == []
@@ -177,7 +127,7 @@ def test_requests_before_initialize_and_after_shutdown(tmp_path: Path, report):
         assert late["error"]["code"] == -32600, "InvalidRequest"
         with pytest.raises(RuntimeError, match="shutdown was sent before"):
             server.request("textDocument/hover", hover, 60)
-        assert gone(descendants(server.process.pid)) == []
+        assert gone(descendants(server.pid)) == []
         server.notify("exit", None)
         assert server.process.wait(60) == 0
     finally:
@@ -380,7 +330,7 @@ def test_many_documents_and_20_times_as_many_edits(
     many = request.config.getoption("--documents")
     broken = MODEL.replace("        return torch", "        if x.sum() > 0:\n            x = -x\n        return torch")
     with shared.lent(debounce=20, verify=False) as server:
-        before = psutil.Process(server.process.pid).memory_info().rss
+        before = psutil.Process(server.pid).memory_info().rss
         began = time.monotonic()
         uris = [server.open(folder / f"many{n}.py", MODEL) for n in range(many)]
         for uri in uris:
@@ -401,8 +351,8 @@ def test_many_documents_and_20_times_as_many_edits(
             server.close(uri)
         for uri in uris:
             assert server.diagnostics(uri) == []
-        assert settled_at_rest(server), tree(server.process.pid)
-        assert psutil.Process(server.process.pid).memory_info().rss - before < 150 << 20
+        assert settled_at_rest(server), tree(server.pid)
+        assert psutil.Process(server.pid).memory_info().rss - before < 150 << 20
     report(tries=21 * many, outcome=f"opened in {opened:.1f} s, edited in {edited:.1f} s", recovered=taken)
 
 
@@ -412,7 +362,7 @@ def test_restart_during_requests(tmp_path: Path, report):
         uri = server.open(tmp_path / "slow.py", SLOW)
         warm = (tmp_path / "warm.py").as_uri()
         server._send({"jsonrpc": "2.0", "id": "waiting", "method": "fxlens/record", "params": {"uri": warm}})
-        before = [each for zygote in zygotes(server.process.pid) for each in (zygote, *descendants(zygote))]
+        before = [each for zygote in zygotes(server.pid) for each in (zygote, *descendants(zygote))]
         assert before
         server.request("fxlens/restart", {})
         server.wait(lambda each: each.get("id") == "waiting")
@@ -420,7 +370,7 @@ def test_restart_during_requests(tmp_path: Path, report):
         assert server.edit(uri, MODEL) == []
         taken = time.monotonic() - began
         assert gone(before) == []
-        assert len(settled(server.process.pid, at_rest(2))) <= at_rest(2), tree(server.process.pid)
+        assert len(settled(server.pid, at_rest(2))) <= at_rest(2), tree(server.pid)
     report(tries=1, outcome="answered in the new worker", recovered=taken)
 
 
@@ -433,175 +383,9 @@ def test_worker_killed(tmp_path: Path, report):
         for n in range(4):
             server.change(uri, MODEL + f"#{n}\n")
             time.sleep(choose.random() * 0.1)
-            victims = descendants(server.process.pid)
+            victims = descendants(server.pid)
             if victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(victims[0] if n % 2 else choose.choice(victims), signal.SIGKILL)
             slowest = max(slowest, alive(server, uri))
     report(tries=4, outcome="a new one takes over", recovered=slowest)
-
-
-@pytest.mark.parametrize("moment", [0.0, None, 1.5], ids=["0.0", "both while torch is imported", "1.5"])
-def test_client_vanishes(tmp_path: Path, moment: float | None, report):
-    """Its pipes close at any time, or the server is killed with it; the server and all its processes end."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    server = Client(tmp_path, settings={"deadline": 60}, environment={"TMPDIR": str(temporary)})
-    server.initialize()
-    server.open(tmp_path / "slow.py", SLOW)
-    if moment is None:
-        eventually(lambda: descendants(server.process.pid))  # the folder was made before that
-    else:
-        time.sleep(moment)
-    pids = [server.process.pid, *descendants(server.process.pid)]
-    if moment is None:
-        server.process.kill()
-    server.process.stdin.close()
-    server.process.stdout.close()
-    began = time.monotonic()
-    server.process.wait(60)
-    assert gone(pids) == []
-    eventually(lambda: not list(temporary.glob("fxlens-*")))
-    report(outcome=f"{len(pids)} processes gone", recovered=time.monotonic() - began)
-
-
-SLOW_STARTS = """
-import asyncio, sys
-from asyncio.base_subprocess import BaseSubprocessTransport as Transport
-connect = Transport._connect_pipes
-async def late(self, waiter):
-    try:
-        await asyncio.sleep({seconds})
-    except asyncio.CancelledError as error:  # as the method itself does it
-        if not waiter.cancelled():
-            waiter.set_exception(error)
-        return
-    await connect(self, waiter)
-Transport._connect_pipes = late
-from fxlens.cli import main
-sys.exit(main(["serve"]))
-"""
-
-
-@pytest.mark.parametrize("seconds, status", [(1, 0), (60, 1)], ids=["slow", "stuck"])
-def test_client_vanishes_while_a_worker_is_started(tmp_path: Path, seconds: int, status: int, report):
-    """The process exists, but asyncio has not reported it yet: the server waits for that, but not forever."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    command = [sys.executable, "-c", SLOW_STARTS.format(seconds=seconds)]
-    server = Client(tmp_path, command=command, environment={"TMPDIR": str(temporary)})
-    server.initialize()
-    eventually(lambda: list(temporary.glob("fxlens-*")) and descendants(server.process.pid))
-    pids = [server.process.pid, *descendants(server.process.pid)]
-    began = time.monotonic()
-    server.process.stdin.close()
-    assert server.process.wait(60) == status
-    assert gone(pids) == []
-    assert not list(temporary.glob("fxlens-*"))
-    report(outcome="no folder is left", recovered=time.monotonic() - began)
-
-
-def test_client_that_does_not_read(tmp_path: Path, report):
-    """With a full pipe the server waits, and continues once it is read again."""
-    command = [sys.executable, "-m", "fxlens", "serve"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    try:
-
-        def send(message: dict) -> None:
-            process.stdin.write(framed(json.dumps({"jsonrpc": "2.0", **message}).encode()))
-            process.stdin.flush()
-
-        options = {"trusted": False}
-        send({"id": 0, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {},
-                                                           "initializationOptions": options}})  # fmt: skip
-        send({"method": "initialized", "params": {}})
-        text = "import torch\nclass N(torch.nn.Module):\n    def forward(self, x):\n" + "        int(x.size(0))\n" * 400
-        for n in range(3):
-            item = {"uri": f"file:///tmp/unread{n}.py", "languageId": "python", "version": 1, "text": text}
-            send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
-        eventually(lambda: waiting_in(process.stdout.fileno()) > 60_000)  # of 64 KiB
-        send({"id": 1, "method": "shutdown"})
-        seen, began = b"", time.monotonic()
-        while b'"id": 1' not in seen and b'"id":1' not in seen:
-            data = os.read(process.stdout.fileno(), 65536)
-            assert data and time.monotonic() - began < 60
-            seen += data
-        assert len(seen) > 65536
-        send({"method": "exit"})
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
-    report(outcome=f"{len(seen) >> 10} KiB kept", recovered=time.monotonic() - began)
-
-
-IMPATIENT = "from fxlens import cli, outbox\noutbox.MOST_UNREAD = 1 << 20\nraise SystemExit(cli.main(['serve']))\n"
-
-
-def test_client_that_never_reads(tmp_path: Path, report):
-    """It keeps sending: the unread data is bounded, and finally the server ends with all its processes."""
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", IMPATIENT]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
-    pids, sent, largest = [process.pid], 0, 0
-    try:
-
-        def send(message: dict) -> None:
-            process.stdin.write(framed(json.dumps({"jsonrpc": "2.0", **message}).encode()))
-            process.stdin.flush()
-
-        uri = (tmp_path / "unread.py").as_uri()
-        send({"id": 0, "method": "initialize", "params": {"processId": None, "rootUri": tmp_path.as_uri(),
-                                                           "capabilities": {}}})  # fmt: skip
-        send({"method": "initialized", "params": {}})
-        item = {"uri": uri, "languageId": "python", "version": 1, "text": SLOW}
-        send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
-        until = time.monotonic() + 120
-        with contextlib.suppress(BrokenPipeError):
-            while process.poll() is None:
-                assert time.monotonic() < until
-                sent += 1
-                # An answer as large as the question, for which nothing has to run.
-                send({"id": sent, "method": "x" * 4096, "params": {}})
-                if sent % 50 == 0 and process.poll() is None:
-                    pids = [process.pid, *descendants(process.pid)]
-                    with contextlib.suppress(OSError, IndexError, ValueError):
-                        largest = max(largest, int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096)
-        began = time.monotonic()
-        assert process.wait(60) == 1
-        assert gone(pids) == []
-        assert b"unread: the server ends" in log.read_bytes()
-        assert largest < 400 << 20
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-    report(tries=sent, outcome=f"ends, at most {largest >> 20} MiB", recovered=time.monotonic() - began)
-
-
-def test_log_that_nobody_reads(tmp_path: Path, report):
-    """More log than a pipe holds: the server continues without it."""
-    pipe = tmp_path / "log"
-    os.mkfifo(pipe)
-    unread = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    command = [sys.executable, "-c", f"import os, sys; os.dup2(os.open({str(pipe)!r}, os.O_WRONLY), 2); "
-               "os.execv(sys.executable, [sys.executable, '-m', 'fxlens', 'serve'])"]  # fmt: skip
-    try:
-        with Client(tmp_path, trusted=False, command=command) as server:
-            uri = server.open(tmp_path / "model.py", MODEL)
-            assert server.diagnostics(uri) == []
-            for _ in range(300):
-                raw(server, MALFORMED["no JSON"])
-            taken = alive(server, uri)
-        logged = 0
-        while data := os.read(unread, 65536):
-            logged += len(data)
-        assert logged >= 32768  # the pipe was full
-    finally:
-        os.close(unread)
-    report(tries=300, outcome="answers all the same", recovered=taken)

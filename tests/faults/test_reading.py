@@ -172,12 +172,12 @@ def test_the_index_is_started_again_and_what_waits_for_it_is_bounded(tmp_path: P
 @pytest.mark.usefixtures("warm")
 def test_the_index_ends_with_a_server_that_is_killed_while_it_is_at_work(tmp_path: Path, report):
     hostile(tmp_path)
-    server = Client(tmp_path)
+    server = Client(tmp_path, cold=True)
     try:
         server.initialize()
         uri = server.open(tmp_path / "p0" / "net.py")
         server.diagnostics(uri)
-        pids = descendants(server.process.pid)
+        pids = descendants(server.pid)
         assert len(pids) >= 2
     finally:
         server.kill()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lsp_client import Client
+from warm_python import warm_fxlens
 
 HEAD = """
 import contextvars, functools, operator, os
@@ -125,7 +125,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory, warm_python: Path) -> dict
     """The command line's findings for each model, by its name here."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "net.py").write_text(TEXT)
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--format", "json", "net.py"]
+    command = warm_fxlens("check", "--no-cache", "--format", "json", "net.py")
     environment = {"VIRTUAL_ENV": str(warm_python / "plain"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, env=environment)
     assert done.stdout, done.stderr

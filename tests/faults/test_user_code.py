@@ -106,8 +106,8 @@ def test_nothing_is_left(server: Client, folder: Path, report):
         server.diagnostics(uri)
         recovered(server, uri)
         close(server, uri)
-    assert settled_at_rest(server), tree(server.process.pid)
-    left = descendants(server.process.pid)
+    assert settled_at_rest(server), tree(server.pid)
+    left = descendants(server.pid)
     report(tries=4, outcome=f"{len(left)} processes (zygotes and their spares)")
 
 
@@ -174,7 +174,7 @@ def test_memory_and_processes_without_end(shared: Client, folder: Path, report):
             assert "Bad" in found[0]["message"] and says in found[0]["message"], found[0]["message"]
             slowest = max(slowest, recovered(server, uri))
             close(server, uri)
-        assert settled_at_rest(server), tree(server.process.pid)
+        assert settled_at_rest(server), tree(server.pid)
     report(tries=len(WITHOUT_END), outcome="FX307 with its class", recovered=slowest)
 
 
@@ -196,7 +196,7 @@ def test_temporary_files_end_with_their_job(tmp_path: Path, mode: str, report):
         temporary.mkdir()
         settings = {"deadline": 0.6, "worker": mode, "verify": False, "lowering": "off"}
         begin = started if mode == "fork" else Client
-        with begin(tmp_path, settings=settings, environment={"TMPDIR": str(temporary)}) as server:
+        with begin(tmp_path, settings=settings, environment={"TMPDIR": str(temporary)}, cold=True) as server:
             for end, codes in ends.values():
                 text = Case("", "forward", f"{LEAVES_FILES}\n{end}").text
                 uri = server.open(tmp_path / "leaves.py", text)
@@ -219,13 +219,13 @@ def test_server_and_worker_killed_at_once(tmp_path: Path, report):
     (temporary / "fxlens-jobs-not-one-of-ours").touch()
     environment = {"TMPDIR": str(temporary), "FXLENS_TEST_MARK": str(tmp_path)}
     settings = {"deadline": 600, "verify": False, "lowering": "off"}
-    with started(tmp_path, settings=settings, environment=environment) as server:
+    with started(tmp_path, settings=settings, environment=environment, cold=True) as server:
         text = Case("", "forward", f"{LEAVES_FILES}\nsum(iter(int, 1))").text
         server.open(tmp_path / "hangs.py", text)
         eventually(lambda: "of-a-child" in files_in(temporary))
         pids = processes_with(str(tmp_path))
-        os.kill(server.process.pid, signal.SIGSTOP)  # it must not notice the end of its worker
-        os.kill(zygotes(server.process.pid)[0], signal.SIGKILL)
+        os.kill(server.pid, signal.SIGSTOP)  # it must not notice the end of its worker
+        os.kill(zygotes(server.pid)[0], signal.SIGKILL)
         server.kill()
         assert gone(pids) == []
     left = [path for path in temporary.glob("fxlens-jobs-*") if path.is_dir()]  # the zygote's, and a kept file's

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from warm_python import warm_fxlens, work_of
+
 CAPABILITIES = {
     "workspace": {"configuration": True},
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
@@ -39,7 +41,8 @@ class Net(nn.Module):
 
 
 class Client:
-    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``."""
+    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``. A ``cold`` server is
+    started by the real interpreter, for tests of its start, its group or its end."""
 
     def __init__(
         self,
@@ -50,13 +53,14 @@ class Client:
         capabilities: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         command: list[str] | None = None,
+        cold: bool = False,
     ) -> None:
         self.root = root
         self.settings = {**SETTINGS, **(settings or {})}
         self.trusted = trusted
         self.capabilities = capabilities or CAPABILITIES
         self.process = subprocess.Popen(
-            command or [sys.executable, "-m", "fxlens", "serve"],
+            command or ([sys.executable, "-m", "fxlens", "serve"] if cold else warm_fxlens("serve")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -111,8 +115,13 @@ class Client:
             except OSError:
                 continue
 
+    @property
+    def pid(self) -> int:
+        """Of the server, whoever has started it."""
+        return work_of(self.process.pid)
+
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.process.wait(60)
 
     # Settings
@@ -238,7 +247,7 @@ class Client:
     def _state(self) -> str:
         """The server's state and messages, for an error about a missing message."""
         with contextlib.suppress(OSError):
-            self.process.send_signal(signal.SIGUSR1)
+            os.kill(self.pid, signal.SIGUSR1)
             time.sleep(1)
         last = [str(each)[:300] for each in self.received[-10:]]
         return f"messages: {last}; server log: {self.errors[-8000:].decode(errors='replace')}"

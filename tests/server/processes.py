@@ -62,7 +62,7 @@ def clock(server: Client) -> float:
     """Seconds of a clock that stops while a thread of the server, or of this process, waits for a processor: to measure
     answers independently of other load."""
     waited = 0
-    for path in (*Path(f"/proc/{server.process.pid}/task").iterdir(), *Path("/proc/self/task").iterdir()):
+    for path in (*Path(f"/proc/{server.pid}/task").iterdir(), *Path("/proc/self/task").iterdir()):
         try:
             waited += int((path / "schedstat").read_text().split()[1])
         except OSError:
@@ -81,7 +81,7 @@ def settled_at_rest(client: Client, seconds: float = 60.0) -> bool:
             if worker["hello"]:
                 branches = len(worker["preloaded"]) + (worker["captures"] is not None)
                 most += 2 * (1 + branches + min(len(said["documents"]), 3))
-        if len(descendants(client.process.pid)) <= most:
+        if len(descendants(client.pid)) <= most:
             return True
         if time.monotonic() > until:
             return False
@@ -139,7 +139,7 @@ def jobs_left(client: Client, most: int, seconds: float = 60.0) -> int:
 
 def jobs_of(client: Client) -> int:
     """Processes below the server that were started for one job on a whole machine."""
-    count, waiting = 0, [client.process.pid]
+    count, waiting = 0, [client.pid]
     while waiting:
         pid = waiting.pop()
         task = Path(f"/proc/{pid}")

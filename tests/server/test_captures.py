@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 import torch
 from lsp_client import Client, edited
+from warm_python import warm_fxlens
 
 WARM = "captures"
 TEXT = """import torch
@@ -277,7 +278,7 @@ def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     for name, text in (("model", TEXT), ("large", LARGE), ("timed", TIMED)):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "fxlens.toml").write_text('captures = ["fx", "export", "compile", "strict"]\n')
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "."]
+    command = warm_fxlens("check", "--no-cache", "--quick", ".")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 1, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -340,7 +341,7 @@ def on_class(uri: str, line: int) -> dict:
 def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Path):
     (tmp_path / "model.py").write_text(TEXT)
     (tmp_path / "fxlens.toml").write_text('captures = ["export"]\n')
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "github", "model.py"]
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "github", "model.py")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
     assert found["FX101"] == "::error" and found["FX205"] == "::notice"

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from warm_python import warm_fxlens
 
 BROKEN = """import torch
 from torch import nn
@@ -125,7 +126,7 @@ def waits_for(file: Path) -> str:
 
 
 def fxlens(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "fxlens", *arguments]
+    command = warm_fxlens(*arguments)
     environment.setdefault("XDG_CACHE_HOME", str(cwd / ".cache"))
     return subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=250

@@ -15,12 +15,16 @@ from typing import Any
 
 import pytest
 import torch
-from construction_styles import FILES, IMPORTS
+from assumed_styles import UNSAID
+from construction_styles import IMPORTS, SAID
 from fxlens.features.code_lens import shortened
 from fxlens.sources import targets
 from fxlens.worker.assume import assumer
 from fxlens.workspace.document import Document
 from lsp_client import Client
+from warm_python import warm_fxlens
+
+FILES = {**SAID, **UNSAID}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def run(root: Path, *arguments: str, form: str = "json", path: str = ".") -> Any:
-    command = [sys.executable, "-m", "fxlens", "check", path, "--quick", "--format", form, *arguments]
+    command = warm_fxlens("check", path, "--quick", "--format", form, *arguments)
     environment = {**os.environ, "XDG_CACHE_HOME": str(root.parent / "cache")}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode in (0, 1), done.stderr

@@ -16,7 +16,7 @@ from fxlens.ipc.request import Request
 from fxlens.sources import targets
 from fxlens.worker import codes, main_block, reading
 from fxlens.worker.job import Job
-from test_kept import NOTHING_SAID, SPREAD, TEXT, edited
+from random_edits import NOTHING_SAID, SPREAD, TEXT, edited
 
 EDITS = int(os.environ.get("FXLENS_EDITS", "60"))
 SEED = int(os.environ.get("FXLENS_SEED", "1"))

@@ -85,7 +85,7 @@ def test_three_crashes_of_one_text_are_enough(client: Client, workspace: Path):
 @pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path, mode: str):
     settings = {"deadline": 60, "worker": mode}
-    with Client(tmp_path, settings=settings, environment={"FXLENS_TEST_MARK": str(tmp_path)}) as server:
+    with Client(tmp_path, settings=settings, environment={"FXLENS_TEST_MARK": str(tmp_path)}, cold=True) as server:
         quick = server.open(tmp_path / "quick.py", MODEL)
         server.diagnostics(quick)
         server.open(tmp_path / "hang.py", faulty("os.fork() and os.fork(); sum(iter(int, 1))"))
@@ -143,7 +143,7 @@ sys.exit(main())
     server.initialize()
     server.open(tmp_path / "net.py", MODEL)
     server.request("fxlens/status", {})
-    started = [server.process.pid, *descendants(server.process.pid)]
+    started = [server.pid, *descendants(server.pid)]
     server.process.stdin.close()
     assert server.process.wait(60) == 1
     assert gone(started) == []

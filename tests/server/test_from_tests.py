@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fxlens.sources import from_tests, targets
 from lsp_client import Client
+from warm_python import warm_fxlens
 
 ERROR, WARNING = 1, 2
 MODELS = """import torch
@@ -117,7 +118,7 @@ def test_the_construction_that_is_called_comes_first_and_the_file_itself_before_
 def test_check_traces_with_what_the_tests_say(project: Path):
     test = "import torch\nfrom models.net import Net\n\ndef test():\n    net = Net(4, depth=2)\n"
     (project / "tests" / "test_net.py").write_text(f"{test}    net(torch.randn(3, 4), torch.ones(4))\n")
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "json", "models"]
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", "models")
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=280)
     files = {Path(file["path"]).name: file for file in json.loads(done.stdout)["files"]}
     assert [(t["name"], t["status"]) for t in files["net.py"]["targets"]] == [("Net", "traced")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import torch
 from torch import nn
+from warm_python import warm_fxlens
 
 import fxlib
 
@@ -45,7 +45,7 @@ net(torch.randn(2, 3, 8, 8))
 
 
 def run(folder: Path, *command: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "fxlens", *command], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(warm_fxlens(*command), cwd=folder, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from test_check import BROKEN
 from test_notebooks import notebook
+from warm_python import warm_fxlens
 
 WARM = "captures"
 ROOT = Path(__file__).parents[2]
@@ -90,12 +91,12 @@ MARKS = "from pathlib import Path\n\nPath(__file__).with_suffix('.ran').touch()\
 
 def ask(folder: Path, *questions: tuple[str, dict[str, Any]], trust: bool = True) -> list[Any]:
     """What a server in this folder answers, one question after another: data, or the text of an error."""
-    arguments = ["-m", "fxlens", "mcp", *(["--trust"] if trust else [])]
+    python, *arguments = warm_fxlens("mcp", *(["--trust"] if trust else []))
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache")}
     # Takes a second, and each worker of pytest imports each file of tests.
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
+    server = StdioServerParameters(command=python, args=arguments, cwd=folder, env=environment)
 
     async def all_of_them() -> list[Any]:
         found = []
@@ -344,9 +345,7 @@ def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked},
     ]
-    with subprocess.Popen(
-        [sys.executable, "-m", "fxlens", "mcp"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(warm_fxlens("mcp"), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
         process.stdin.flush()

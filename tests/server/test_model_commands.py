@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fxlens.worker import specified
+from warm_python import warm_fxlens
 
 import fxlib
 from fxlib.lowering import table
@@ -57,9 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def fxlens(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fxlens", *arguments], cwd=folder, capture_output=True, text=True, timeout=240
-    )
+    return subprocess.run(warm_fxlens(*arguments), cwd=folder, capture_output=True, text=True, timeout=240)
 
 
 def test_lower_prints_the_report_and_saves(folder: Path) -> None:

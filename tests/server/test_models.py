@@ -103,10 +103,10 @@ def test_rows_are_sent_as_files_are_done_where_the_client_wants_them_so(client: 
 def test_a_cancelled_request_ends_its_processes(client: Client):
     client.request("fxlens/models", {})  # what the server itself has started stays
     (client.root / "slow.py").write_text(f"import time\ntime.sleep(60)\n{MODEL}")
-    before = set(descendants(client.process.pid))
+    before = set(descendants(client.pid))
     number = client.start("fxlens/models", {})
     until = time.monotonic() + 60
-    while not (started := set(descendants(client.process.pid)) - before) and time.monotonic() < until:
+    while not (started := set(descendants(client.pid)) - before) and time.monotonic() < until:
         time.sleep(0.05)
     assert started
     client.notify("$/cancelRequest", {"id": number})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,8 +10,9 @@ from typing import Any
 
 import pytest
 from construction_styles import layered
+from strangers import HEAD, judged
+from warm_python import warm_fxlens
 
-HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
     # a table that pairs classes with their options
     "encoders.py": HEAD
@@ -353,23 +353,13 @@ torch.save(torch.nn.ModuleDict({"layer": torch.nn.Linear(8, 4)}).state_dict(), "
 """
 
 
+def saving(folder: Path) -> None:
+    subprocess.run([sys.executable, "-c", SAVING], cwd=folder, check=True, timeout=120)
+
+
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By name of the class, what one run of the command says of it; and the findings of each file by its path."""
-    folder = tmp_path_factory.mktemp("strangers")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    subprocess.run([sys.executable, "-c", SAVING], cwd=folder, check=True, timeout=120)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    found: dict[str, Any] = {}
-    for file in json.loads(done.stdout)["files"]:
-        path = file["path"].removeprefix("./")
-        found[path] = file["findings"]
-        found.update({f"{path}::{each['name']}": each for each in file["targets"]})
-    return found
+    return judged(tmp_path_factory, FILES, saving)
 
 
 JUDGED = {
@@ -454,7 +444,7 @@ class Large(nn.Module):
 """
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--jobs", "1"]
+    command = warm_fxlens("check", ".", "--all", "--jobs", "1")
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert "fix (not checked: checking Small raises ValueError: in the background): Use x.shape[0]" in done.stdout
     assert "fix: Use x.shape[0]" in done.stdout, "that of the other model"

@@ -3,15 +3,11 @@ packages that the code goes on without, classes inside of decorators, extensions
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from strangers import HEAD, judged
 
-HEAD = "import torch\nfrom torch import nn\n"
 FORWARD = """
     def forward(self, x):
         return self.layer(x)
@@ -361,21 +357,7 @@ class Moves(nn.Module):
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By path and name of the class, what one run of the command says of it; and the findings of each file by its
-    path."""
-    folder = tmp_path_factory.mktemp("older")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    found: dict[str, Any] = {}
-    for file in json.loads(done.stdout)["files"]:
-        path = file["path"].removeprefix("./")
-        found[path] = file["findings"]
-        found.update({f"{path}::{each['name']}": each for each in file["targets"]})
-    return found
+    return judged(tmp_path_factory, FILES)
 
 
 JUDGED = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fxlens.config.project import Project
 from lsp_client import Client
+from warm_python import warm_fxlens
 
 TRACER = """import torch.fx
 from torch import nn
@@ -62,7 +62,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(folder: Path, *more: str) -> dict:
-    command = [sys.executable, "-m", "fxlens", "check", "models", "--format", "json", "--jobs", "1", *more]
+    command = warm_fxlens("check", "models", "--format", "json", "--jobs", "1", *more)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["files"][0]
@@ -93,7 +93,7 @@ def test_one_that_cannot_be_used_is_reported_and_torch_fx_decides(tmp_path: Path
 
 def fxlens(folder: Path, command: str, *arguments: str) -> dict:
     """What a command on one model says, as JSON."""
-    given = [sys.executable, "-m", "fxlens", command, "models/net.py::Net", "--format", "json", *arguments]
+    given = warm_fxlens(command, "models/net.py::Net", "--format", "json", *arguments)
     done = subprocess.run(given, cwd=folder, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -120,14 +120,10 @@ def test_commands_on_one_model_begin_with_its_graph(tmp_path: Path):
     rows = {row["variant"]: row["problem"] for row in timed["rows"]}
     assert rows == {"eager": None, "generated": None, "fused": "changes nothing in this model"}
     (tmp_path / "models" / "net.py").write_text(MODELS)
-    refused = subprocess.run(
-        [sys.executable, "-m", "fxlens", "estimate", "models/net.py"], cwd=tmp_path, capture_output=True, text=True
-    )
+    refused = subprocess.run(warm_fxlens("estimate", "models/net.py"), cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 2 and "Block: the result depends on the data" in refused.stderr
     (tmp_path / "pyproject.toml").write_text(SHALLOW.replace("LayerTracer", "Nobody"))
-    refused = subprocess.run(
-        [sys.executable, "-m", "fxlens", "lower", "models/net.py"], cwd=tmp_path, capture_output=True, text=True
-    )
+    refused = subprocess.run(warm_fxlens("lower", "models/net.py"), cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 2 and "cannot be traced by the project's tracer tools.tracing:Nobody" in refused.stderr
 
 

@@ -8,13 +8,13 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fxlens.sources import positions
+from warm_python import warm_fxlens
 
 WARM = "captures"
 HURT = "</script><script>window.hurt=1</script><img src=x onerror='window.hurt=1'><!--"
@@ -92,7 +92,7 @@ class Page(HTMLParser):
 
 
 def written(folder: Path, *arguments: str, **environment: str) -> Page:
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--format", "html", "--output", "page.html", *arguments]
+    command = warm_fxlens("check", ".", "--format", "html", "--output", "page.html", *arguments)
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / ".cache"), **environment}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=250)
     assert done.returncode == 1 and not done.stdout, done.stderr

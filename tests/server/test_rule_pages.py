@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_fxlens
 
 from fxlib.diagnosis.rules import RULES
 
@@ -27,7 +28,7 @@ def write(folder: Path, section: str) -> None:
 
 def check(folder: Path, *options: str) -> dict[str, dict]:
     """What the command line says of ``net.py``, by the name of the folder it is in."""
-    command = [sys.executable, "-m", "fxlens", "check", "--no-cache", "--quick", "--format", "json", *options, "."]
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", *options, ".")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
     assert done.returncode in (0, 1, 2) and done.stdout, done.stderr
     files = {Path(file["path"]): file for file in json.loads(done.stdout)["files"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from fxlens import overlays, record
 from fxlens.sources import targets
 from fxlens.sources.roles import Said
 from lsp_client import CAPABILITIES, Client
+from warm_python import warm_fxlens
 
 MODELS = """import torch
 from torch import nn
@@ -74,7 +74,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--jobs", "1", *arguments]
+    command = warm_fxlens("check", ".", "--quick", "--jobs", "1", *arguments)
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
@@ -118,7 +118,7 @@ def test_the_scope_all_is_given_by_an_option_or_by_the_project(project: Path):
 
 
 def test_fixes_of_what_is_not_shown_are_proven_only_if_asked_for(project: Path):
-    command = [sys.executable, "-m", "fxlens", "check", "models.py", "--format", "json", "--no-cache"]
+    command = warm_fxlens("check", "models.py", "--format", "json", "--no-cache")
 
     def proven(*more: str) -> dict[int, bool]:
         done = subprocess.run([*command, *more], cwd=project, capture_output=True, text=True, timeout=300)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from construction_styles import layered
+from warm_python import warm_fxlens
 
 HEAD = "import torch\nfrom torch import nn\n"
 FILES = {
@@ -323,7 +323,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--quick", "--all", "--format", "json", "--jobs", "2"]
+    command = warm_fxlens("check", ".", "--quick", "--all", "--format", "json", "--jobs", "2")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert not (folder / "trained").exists()
     return {file["path"].removeprefix("./"): file for file in json.loads(done.stdout)["files"]}
@@ -380,7 +380,7 @@ def test_data_that_appears_is_seen(tmp_path: Path):
     net = "import helper\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x + 1\n"
     (tmp_path / "net.py").write_text(HEAD + net)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "fxlens", "check", "net.py", "--quick", "--format", "json"]
+    command = warm_fxlens("check", "net.py", "--quick", "--format", "json")
 
     def codes() -> list[str]:
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)

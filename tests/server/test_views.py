@@ -486,10 +486,12 @@ def test_memory_stays_within_what_a_laptop_can_spare(tmp_path: Path):
     psutil = pytest.importorskip("psutil")
     (tmp_path / "small.py").write_text(MODEL)
     real = {"VIRTUAL_ENV": ""}  # a fork of the warm interpreter would not be counted
-    with Client(tmp_path, environment=real) as client:  # the one that tests share has read what attackers wrote
+    with Client(
+        tmp_path, environment=real, cold=True
+    ) as client:  # the one that tests share has read what attackers wrote
         client.diagnostics(client.open(tmp_path / "small.py"))
         until("nothing to do", lambda: client.request("fxlens/status", {})["pending"] == 0)
-        server = psutil.Process(client.process.pid)
+        server = psutil.Process(client.pid)
         resident = {process.pid: process.memory_info().rss / 1e6 for process in (server, *server.children())}
     own = resident.pop(server.pid)
     workers = ", ".join(f"{size:.0f}" for size in resident.values())

@@ -1,14 +1,16 @@
-"""Interpreters whose workers need not import torch, for tests that are not about their start.
+"""Interpreters whose workers need not import torch, and whose ``fxlens`` need not import itself, for tests that are not
+about their start.
 
-``started`` makes two folders that look like virtual environments.  The ``bin/python`` of each hands what it is asked
-for to a process that has done all that a worker does before its hello, and waits for the end of the fork that this one
-makes; `work_of` says which fork that is.  In ``captures`` that process has imported torch's compiler too, and all that
-the worker for torch.export and torch.compile has; in ``plain`` it has not.  Jobs on one model, of which many need the
-compiler, are forked from the second in both.  Whatever is no worker of these packages, or
-could import something else, is left to the real interpreter.  Both processes wait until they are asked before they
-import anything.
+``started`` makes folders that look like virtual environments.  The ``bin/python`` of each hands what it is asked for
+to a process that has done the first part of it, and waits for the end of the fork that this one makes; `work_of` says
+which fork that is.  In ``plain`` that process has done all that a worker does before its hello.  In ``captures`` it has
+imported torch's compiler too, and all that the worker for torch.export and torch.compile has.  Jobs on one model, of
+which many need the compiler, are forked from the second in both.  In ``command`` it has imported the commands of
+fxlens: `warm_fxlens` calls it.  Whatever is none of these, or could import something else, is left to the real
+interpreter.  All three processes wait until they are asked before they import anything.
 
-``python warm_python.py FOLDER FXLENS FXLIB`` keeps the two until its input ends, for programs in other languages.
+``python warm_python.py FOLDER FXLENS FXLIB`` keeps the workers' two until its input ends, for programs in other
+languages.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import io
 import marshal
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -27,6 +31,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (str(ROOT / "server" / "fxlens"), str(ROOT / "fxlib"))
@@ -35,16 +40,13 @@ OURS = (str(ROOT / "server" / "fxlens"), str(ROOT / "fxlib"))
 ASKS = """#!{python} -ISE
 import os, sys
 given, environment = sys.argv[1:], dict(os.environ)
-environment.pop("VIRTUAL_ENV", None)
-ours = given[:1] == [{zygote!r}] and given[3:5] == {packages!r} and environment.get("OMP_NUM_THREADS") == "1"
-if not ours or "PYTHONPATH" in environment:
+{ours}
+if not ours:
     os.execve({python!r}, [{python!r}, *given], environment)
 import _socket, marshal
-passed = [0, 1, 2, *map(int, given[2].split(","))]
-asked = marshal.dumps((given[1:], environment, os.getcwd()))
+asked = marshal.dumps((given, environment, os.getcwd()))
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-compiler = environment.pop("FXLENS_COMPILER", "") or "FXLENS_NETWORK" not in environment
-server.connect({captures!r} if compiler else {address!r})
+server.connect(address)
 numbers = b"".join(each.to_bytes(4, sys.byteorder) for each in passed)
 server.sendmsg([len(asked).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
 server.sendall(asked)
@@ -55,19 +57,54 @@ if status < 0:
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
+WORKER = """
+environment.pop("VIRTUAL_ENV", None)
+ours = given[:1] == [{zygote!r}] and given[3:5] == {packages!r} and environment.get("OMP_NUM_THREADS") == "1"
+ours = ours and "PYTHONPATH" not in environment
+if ours:
+    passed = [0, 1, 2, *map(int, given[2].split(","))]
+    compiler = environment.pop("FXLENS_COMPILER", "") or "FXLENS_NETWORK" not in environment
+    address = {captures!r} if compiler else {address!r}
+"""
+# Variables that an interpreter, or the C library, reads at its start.
+COMMAND = """
+read = {{name: value for name, value in environment.items() if name.startswith({prefixes!r})}}
+ours = given[:2] == ["-m", "fxlens"] and read == {read!r}
+passed, address = [0, 1, 2], {address!r}
+try:
+    os.getcwd(), [os.fstat(each) for each in passed]
+except OSError:
+    ours = False
+"""
+PREFIXES = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-KINDS = ("plain", "captures")
+KINDS = ("plain", "captures", "command")
 FORKS = "forks"
 """The folder with a link for each process that has asked: to the number of its fork."""
+
+_folder: Path | None = None
+
+
+def use(folder: Path) -> None:
+    """`warm_fxlens` is that of these interpreters from now on."""
+    global _folder
+    _folder = folder
+
+
+def warm_fxlens(*arguments: str | os.PathLike[str]) -> list[str]:
+    """The command with these arguments, started warm where there are such interpreters.  It is another process that
+    does the work (`work_of`), in a session of its own: tests of signals, limits and groups use the real interpreter."""
+    python = sys.executable if _folder is None else str(_folder / "command" / "bin" / "python")
+    return [python, "-m", "fxlens", *map(os.fspath, arguments)]
 
 
 @contextlib.contextmanager
 def started(folder: Path, packages: Sequence[str] = OURS) -> Iterator[None]:
-    """The two environments, in ``folder``, which is there and empty, for workers of these packages."""
+    """The environments, in ``folder``, which is there and empty, for workers of these packages."""
     with contextlib.ExitStack() as stack:
-        for kind in KINDS:
+        for kind in KINDS if packages == OURS else KINDS[:2]:
             stack.enter_context(_one(folder, kind, list(packages)))
         yield
 
@@ -75,10 +112,13 @@ def started(folder: Path, packages: Sequence[str] = OURS) -> Iterator[None]:
 @contextlib.contextmanager
 def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
     address, captures = (str(folder / each / "socket") for each in (kind, "captures"))
+    read = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
+    ours = (COMMAND if kind == "command" else WORKER).format(
+        zygote=zygote_of(packages), packages=packages, address=address, captures=captures, prefixes=PREFIXES, read=read
+    )
     python = folder / kind / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(ASKS.format(python=sys.executable, zygote=zygote_of(packages), packages=packages,
-                                  address=address, captures=captures))  # fmt: skip
+    python.write_text(ASKS.format(python=sys.executable, ours=ours))
     python.chmod(0o755)
     (folder / kind / FORKS).mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -88,7 +128,7 @@ def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
             [sys.executable, __file__, kind, str(listener.fileno()), *packages],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
-            env={**os.environ, **ONE_THREAD},
+            env=dict(os.environ) if kind == "command" else {**os.environ, **ONE_THREAD},
             start_new_session=True,
         )
     try:
@@ -116,17 +156,42 @@ def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
     sys.path.pop(0)  # the tests' folder, whose names belong to nobody's code
     if len(ready := select.select([0, listener], [], [])[0]) == 1 and ready[0] == 0:
         return
+    if kind == "command":
+        run = imported()
+        sys.argv = [__file__, *asked(listener)[0][2:]]  # it returns in forks
+        sys.exit(run())
     spec = importlib.util.spec_from_file_location("zygote", zygote_of(packages))
     assert spec is not None and spec.loader is not None
     zygote = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(zygote)
     hello, put_off = preloaded(zygote, packages, kind == "captures")
-    arguments = asked(listener)  # it returns in forks
+    arguments, descriptors = asked(listener)
     for each in put_off:
         each()
     zygote.load_package, zygote.preload = lambda *given: None, lambda: hello
     sys.modules["__main__"] = zygote
-    zygote.main(arguments)
+    zygote.main([arguments[1], ",".join(map(str, descriptors)), *arguments[3:]])
+
+
+def imported() -> Callable[[], int]:
+    """The command; all that it may import is, but for what runs elsewhere."""
+    from fxlens import cli, commands, server  # noqa: F401
+    from fxlens.ipc import temporary
+    from fxlens.mcp import tools  # noqa: F401
+
+    for each in pkgutil.iter_modules(commands.__path__, "fxlens.commands."):
+        importlib.import_module(each.name)
+    gc.collect()
+    gc.freeze()
+
+    def run() -> int:
+        temporary._owner = os.getpid()
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            setattr(sys, name, opened(number, getattr(sys, name)))
+            setattr(sys, f"__{name}__", getattr(sys, name))
+        return cli.main()
+
+    return run
 
 
 def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[dict, list[Callable[[], None]]]:
@@ -150,8 +215,17 @@ def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[
     return hello, put_off
 
 
-def asked(listener: socket.socket) -> list[str]:
-    """Forks for each that asks, and ends with its own input.  Returns in the forks: the arguments that they have."""
+def opened(number: int, before: TextIO) -> TextIO:
+    """A standard stream as Python opens it at its start: what the descriptor is now may be no file, or no terminal."""
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) and number > 0
+    stream = open(number, "wb" if number else "rb", 0 if unbuffered else -1, closefd=False)  # noqa: SIM115
+    how: dict[str, Any] = {"encoding": before.encoding, "errors": before.errors, "newline": "\n"}
+    return io.TextIOWrapper(stream, line_buffering=number == 2 or stream.isatty(), write_through=unbuffered, **how)
+
+
+def asked(listener: socket.socket) -> tuple[list[str], list[int]]:
+    """Forks for each that asks, and ends with its own input.  Returns in the forks: the arguments that they have, and
+    the descriptors beside the first three."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(listener, select.POLLIN)
@@ -171,7 +245,7 @@ def asked(listener: socket.socket) -> list[str]:
                 for end in {fork[1] for fork in forks.values()}:
                     os.close(end)
                 take(environment, folder, passed[:3])
-                return [arguments[0], ",".join(map(str, passed[3:])), *arguments[2:]]
+                return arguments, passed[3:]
             for each in passed:
                 os.close(each)
             (links / str(asking(connection))).symlink_to(str(pid))

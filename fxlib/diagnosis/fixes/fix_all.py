@@ -9,9 +9,10 @@ from typing import Any
 from fxlib.diagnosis.fixes import apply_fix, read_file
 from fxlib.diagnosis.fixes.fix import Fix
 from fxlib.diagnosis.fixes.reload import load_file
+from fxlib.diagnosis.fixes.sides import Load, Read
 from fxlib.diagnosis.fixes.tidy import without_unused_imports
 from fxlib.diagnosis.fixes.verdict import Target
-from fxlib.diagnosis.fixes.verify import Checker, Load, Read
+from fxlib.diagnosis.fixes.verify import Checker
 
 __all__ = ["FixedFiles", "Target", "fix_all"]
 

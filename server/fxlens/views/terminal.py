@@ -60,10 +60,15 @@ class _Beside(_Plain):
     def _or_nowhere(self) -> Iterator[None]:
         try:
             yield
-        except OSError:  # discard the buffer, too, which Python would write at its end
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
+        except OSError:
+            to_nowhere(self.stream)
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """Discards what the stream holds, too, which Python would write at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager

@@ -111,6 +111,15 @@ def _is_row(value: Any) -> bool:
 @functools.cache
 def _known() -> dict[str, Callable[..., Any]]:
     import torch
+
+    plain = (drop_path, build_from_cfg, is_seq_of, is_list_of, is_tuple_of)
+    made: list[Any] = [*_vision_layers(), *_configured_layers(), *plain]
+    for each in made:
+        each.__module__ = torch.nn.__name__ if isinstance(each, type) else __name__
+    return {each.__name__: each for each in made}
+
+
+def _vision_layers() -> tuple[Callable[..., Any], ...]:
     from torch import nn
 
     class DropPath(nn.Module):
@@ -180,6 +189,12 @@ def _known() -> dict[str, Callable[..., Any]]:
             weights = self.attn_drop((q * self.scale @ k.transpose(-2, -1)).softmax(-1))
             return self.proj_drop(self.proj((weights @ v).transpose(1, 2).flatten(2)))
 
+    return DropPath, PatchEmbed, Mlp, Attention
+
+
+def _configured_layers() -> tuple[Callable[..., Any], ...]:
+    from torch import nn
+
     def build_norm_layer(cfg: Any, num_features: int, postfix: Any = "") -> Any:
         given = {key: value for key, value in cfg.items() if key not in ("type", "requires_grad")}
         kind = cfg["type"]
@@ -226,25 +241,24 @@ def _known() -> dict[str, Callable[..., Any]]:
                 x = layer(x)
             return x
 
-    def drop_path(x: Any, *_: Any, **__: Any) -> Any:
-        return x
+    return build_norm_layer, build_conv_layer, build_activation_layer, ConvModule, build_upsample_layer
 
-    def build_from_cfg(cfg: Any, registry: Any, default_args: Any = None) -> Any:
-        return registry.build(cfg, default_args=default_args)
 
-    def is_seq_of(value: Any, kind: Any, seq_type: Any = (list, tuple)) -> bool:
-        return isinstance(value, seq_type) and all(isinstance(each, kind) for each in value)
+def drop_path(x: Any, *_: Any, **__: Any) -> Any:
+    return x
 
-    def is_list_of(value: Any, kind: Any) -> bool:
-        return is_seq_of(value, kind, list)
 
-    def is_tuple_of(value: Any, kind: Any) -> bool:
-        return is_seq_of(value, kind, tuple)
+def build_from_cfg(cfg: Any, registry: Any, default_args: Any = None) -> Any:
+    return registry.build(cfg, default_args=default_args)
 
-    made = (
-        DropPath, PatchEmbed, Mlp, Attention, build_norm_layer, build_conv_layer, build_activation_layer, ConvModule,
-        build_upsample_layer, drop_path, build_from_cfg, is_seq_of, is_list_of, is_tuple_of,
-    )  # fmt: skip
-    for each in made:
-        each.__module__ = torch.nn.__name__ if isinstance(each, type) else __name__
-    return {each.__name__: each for each in made}
+
+def is_seq_of(value: Any, kind: Any, seq_type: Any = (list, tuple)) -> bool:
+    return isinstance(value, seq_type) and all(isinstance(each, kind) for each in value)
+
+
+def is_list_of(value: Any, kind: Any) -> bool:
+    return is_seq_of(value, kind, list)
+
+
+def is_tuple_of(value: Any, kind: Any) -> bool:
+    return is_seq_of(value, kind, tuple)

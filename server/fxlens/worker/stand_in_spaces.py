@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +22,20 @@ def stands_for(name: str) -> Any:
 
 @functools.cache
 def _module(package: str) -> ModuleType:
-    import numpy as np
-
     from .placeholders import PlaceholderModule
+
+    name = f"{package}.spaces"
+    module: Any = PlaceholderModule(name, __doc__)  # other spaces can be imported, too
+    for each in _spaces():
+        each.__module__, each.__qualname__ = name, each.__name__
+        setattr(module, each.__name__, each)
+    module.utils, module.__path__ = module, []
+    sys.modules[name] = module
+    return module
+
+
+def _spaces() -> tuple[Callable[..., Any], ...]:
+    import numpy as np
 
     class Space:
         """Observations or actions of an environment: ``shape`` and ``dtype`` of one value."""
@@ -103,11 +114,4 @@ def _module(package: str) -> ModuleType:
             return int(space.nvec.sum())
         return space.n if isinstance(space, Discrete) else int(np.prod(space.shape))
 
-    name = f"{package}.spaces"
-    module: Any = PlaceholderModule(name, __doc__)  # other spaces can be imported, too
-    for each in (Space, Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple, flatdim):
-        each.__module__, each.__qualname__ = name, each.__name__
-        setattr(module, each.__name__, each)
-    module.utils, module.__path__ = module, []
-    sys.modules[name] = module
-    return module
+    return Space, Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple, flatdim

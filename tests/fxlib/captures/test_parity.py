@@ -8,7 +8,7 @@ import torch
 from fxlib.captures import judge
 from fxlib.ir.span import source_text
 from tests.fxlib.captures.agreement import answer, differences
-from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, run
+from tests.fxlib.captures.recorded import COLLECTION, GROUPS, collection, outdated, run
 
 # Of the architectures, those that were judged wrongly once; `benchmarks/parity.py file` compares all.
 ONCE_WRONG = ("ExpertsHit", "CacheByTensor", "NoNan", "ByNumber", "NumpyOfSizes")
@@ -34,6 +34,11 @@ def test_verdicts_are_those_of_torch(group, case):
     strict = group == "control" or (real["strict"] is None) != (real["export"] is None)
     judgement = judge(case(), case.inputs(), captures=("export", "compile", *(["strict"] if strict else [])))
     assert differences(real, answer(judgement)) == []
+
+
+def test_answers_are_recorded():
+    """Otherwise each run computes them again: see `recorded`."""
+    assert outdated() == []
 
 
 def test_recorded_answers_are_those_of_torch():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from warm_python import warm_fxlens
 
 from fxlib.diagnosis.fixes import apply_fix, compare, example, propose
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
@@ -502,7 +502,7 @@ class Pad(nn.Module):
     )
 
     def check(*options: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "fxlens", "check", "net.py", "--no-cache", *options]
+        command = warm_fxlens("check", "net.py", "--no-cache", *options)
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     done = check("--fix", "--format", "json")

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.fx
 
-import fxlib.diagnosis.fixes.verify
+import fxlib.diagnosis.fixes.sides
 from fxlib.captures.proof import CaptureChecker
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
@@ -387,7 +387,7 @@ def on_meta(model: torch.nn.Module) -> bool:
 
 @pytest.mark.parametrize("inputs", [None, INPUTS])
 def test_what_is_not_compared_is_made_without_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs):
-    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 10)
+    monkeypatch.setattr(fxlib.diagnosis.fixes.sides, "_LARGEST", 10)
     init = "self.fc = nn.Linear(4, 4)\n"
     checker = checker_for(tmp_path, net("return self.fc(x) / len(x)\n", init=init), inputs)
     offered = settled(checker, "FX120")
@@ -409,7 +409,7 @@ def test_what_asks_for_numbers_has_them(tmp_path: Path, monkeypatch: pytest.Monk
     """The finding was made with numbers; on meta it is not there, and every fix would seem to help."""
     text = net("if self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n", init=HERE)
     finding = next(f for f in checker_for(tmp_path, text).before.report.findings if f.code == "FX101")
-    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", largest)
+    monkeypatch.setattr(fxlib.diagnosis.fixes.sides, "_LARGEST", largest)
     checker = checker_for(tmp_path, text, inputs=None)
     assert on_meta(checker.before.model) == (largest == 0)
     assert ("FX101" in checker.before.report.codes()) == (largest == 1)
@@ -425,7 +425,7 @@ def test_a_small_model_has_numbers_whatever_becomes_of_a_finding(tmp_path: Path)
 
 
 def test_both_texts_have_numbers_where_the_edited_one_needs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    monkeypatch.setattr(fxlib.diagnosis.fixes.sides, "_LARGEST", 0)
     body = "x = x / len(x)\nif self.here and x.sum() > 0:\n    x = -x\nreturn x * self.scale\n"
     checker = checker_for(tmp_path, net(body, init=HERE), inputs=None)
     finding = next(f for f in checker.before.report.findings if f.code == "FX120")
@@ -437,7 +437,7 @@ def test_both_texts_have_numbers_where_the_edited_one_needs_them(tmp_path: Path,
 
 
 def test_an_edit_that_fails_with_numbers_too_leaves_the_others_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    monkeypatch.setattr(fxlib.diagnosis.fixes.sides, "_LARGEST", 0)
     checker = checker_for(tmp_path, net("return self.scale * x / len(x)\n", init=HERE), inputs=None)
     (finding,) = checker.before.report.findings
     wrong = Edit(checker.path, 10, 0, 10, 0, "        self.number = 1 / 0\n")
@@ -447,7 +447,7 @@ def test_an_edit_that_fails_with_numbers_too_leaves_the_others_without(tmp_path:
 
 def test_a_large_model_that_a_capture_wants_with_numbers_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A second one would take its memory once more."""
-    monkeypatch.setattr(fxlib.diagnosis.fixes.verify, "_LARGEST", 0)
+    monkeypatch.setattr(fxlib.diagnosis.fixes.sides, "_LARGEST", 0)
     monkeypatch.setattr(CaptureChecker, "_report", lambda *_: SimpleNamespace(findings=[]))
     (tmp_path / "net.py").write_text(net("return self.scale * x\n", init=HERE))
     checker = CaptureChecker("export", str(tmp_path / "net.py"), "Net()", INPUTS)

@@ -13,6 +13,7 @@ import time
 import pytest
 import torch
 from fxlens.sources import recorded as examples
+from warm_python import warm_fxlens
 
 PACKAGE = """
     import dataclasses, enum, functools
@@ -315,7 +316,7 @@ def test_the_cells_of_a_notebook_are_run_in_their_order(workspace):
         assert set(recorded(workspace)) == {
             "deep/study.ipynb::Act", "deep/study.ipynb::Cell", "pkg/net.py::Layer", "pkg/net.py::Net",
         }  # fmt: skip
-    checked = [sys.executable, "-m", "fxlens", "check", "deep/study.ipynb", "--format", "json"]
+    checked = warm_fxlens("check", "deep/study.ipynb", "--format", "json")
     said = subprocess.run(checked, cwd=workspace, capture_output=True, text=True, timeout=240).stdout
     cell = next(each for each in json.loads(said)["files"][0]["targets"] if each["name"] == "Cell")
     assert (cell["status"], cell["construct"]["text"], cell["construct"]["source"]) == (
