@@ -63,6 +63,11 @@ class Fix:
     hazard: str | None = None
     unsafe: bool = False
 
+    @property
+    def proven(self) -> bool:
+        """Whether it proved itself, also where it assumes something."""
+        return self.preferred or self.unsafe
+
     def as_dict(self) -> dict[str, Any]:
         """The ``fix`` of a record; ``late`` is there only where it is true."""
         late = {"late": True} if self.late else {}

@@ -40,7 +40,7 @@ PROVEN = {
     "FX232": ["seed-wrapped"],
 }  # fmt: skip
 
-ASSUMING = {"FX113", "FX170", "FX171", "FX187", "FX207", "FX211", "FX224", "FX225"}
+ASSUMING = {"FX113", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
 """Those of which all fixes assume something, so that a person has to choose one."""
 
 

@@ -342,7 +342,7 @@ def test_what_changes_only_the_trace_runs_eager_no_second_time(tmp_path: Path, m
         proposed = next(each for each in propose(finding) if each.id == name)
         runs[:] = [1]
         fix = proposed.settled(checker.verify(proposed, finding))
-        assert fix is not None and (fix.preferred or fix.unsafe) and len(runs) == number
+        assert fix is not None and fix.proven and len(runs) == number
 
 
 def test_a_comparison_begins_with_the_weights_of_the_model(tmp_path: Path):

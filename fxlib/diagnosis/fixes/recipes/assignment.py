@@ -272,7 +272,7 @@ def copy_in_place(site: Site) -> Draft | None:
     return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)])
 
 
-@recipe("use-result", assumes="nobody else calls the helper for what it returned before")
+@recipe("use-result")
 def use_result(site: Site) -> Draft | None:
     """Replace `clear(y)` with `y = clear(y)`, and let the wrapped helper return its argument."""
     statement = site.statement
@@ -285,10 +285,13 @@ def use_result(site: Site) -> Draft | None:
     helper = next((s for s in site.source.tree.body if isinstance(s, ast.FunctionDef) and s.name == name), None)
     if helper is None or any(isinstance(n, ast.Return) for n in ast.walk(helper)) or not helper.args.args:
         return None
+    given = helper.args.args[0].arg
+    if any(isinstance(n, ast.Name) and n.id == given and not isinstance(n.ctx, ast.Load) for n in ast.walk(helper)):
+        return None  # it would be another one that it returns
     last = helper.body[-1]
     if not site.source.starts_line(last):
         return None
-    returned = f"{site.source.indent_of(last)}return {helper.args.args[0].arg}"
+    returned = f"{site.source.indent_of(last)}return {given}"
     start = (statement.lineno, statement.col_offset)
     return Draft(
         f"Return the tensor from `{name}` and use it",

@@ -179,7 +179,7 @@ def hoist_definition(site: Site) -> Draft | None:
     return Draft(f"Define {statement.name} outside of forward", [moved, removed])
 
 
-@recipe("exclude-from-compile", kind="around")
+@recipe("exclude-from-compile", kind="around", assumes="the graph may be interrupted there")
 def exclude_from_compile(site: Site) -> Draft | None:
     """As a workaround, make the call through `torch.compiler.disable`, so that the code around it stays compiled."""
     for node in [site.node, *site.source.ancestors(site.node)]:
