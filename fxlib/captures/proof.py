@@ -68,7 +68,7 @@ class CaptureChecker(Checker):
         If no fix is proven, one that reveals another problem is tried together with the fixes for that."""
         own = self.own(finding)
         offered = super().settle(own, recipes, every)
-        if any(fix.preferred and fix.kind != "around" for fix in offered):
+        if any(fix.proven and fix.kind != "around" for fix in offered):
             return offered
         whole = self._completed(own, recipes)
         return offered if whole is None else [whole, *(replace(fix, preferred=False) for fix in offered)]
@@ -86,7 +86,7 @@ class CaptureChecker(Checker):
                 start = time.thread_time()
                 settled = whole.settled(self.verify(whole, finding))
                 self.left -= time.thread_time() - start
-                if settled is not None and settled.preferred:
+                if settled is not None and settled.proven:
                     return settled
                 further.append(whole)
             started = further

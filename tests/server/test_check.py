@@ -157,7 +157,7 @@ def test_json_positions_are_utf16_from_zero(report: dict):
 def test_json_fixes_are_proven(report: dict):
     found = {each["code"]: each for each in report["broken.py"]["findings"]}
     titles = {fix["title"]: fix["preferred"] for fix in found["FX101"]["fixes"]}
-    assert any("torch.where" in title and preferred for title, preferred in titles.items())
+    assert any("torch.fx.wrap" in title and preferred for title, preferred in titles.items())
 
 
 def test_json_targets_say_what_became_of_each_model(report: dict):
@@ -320,11 +320,11 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
     path.write_bytes(before.encode())
     shown = fxlens("check", "net.py", "--diff", cwd=tmp_path)
     assert path.read_bytes() == before.encode()
-    assert "-        if x.sum() > 0:" in shown.stdout and "torch.where(" in shown.stdout and shown.returncode == 1
+    assert '+torch.fx.wrap("_gate_x")' in shown.stdout and shown.returncode == 1
     done = fxlens("check", "net.py", "--fix", "--format", "json", cwd=tmp_path)
     (file,) = json.loads(done.stdout)["files"]
     assert done.returncode == 0 and file["findings"] == [] and file["targets"][0]["status"] == "traced"
-    assert "torch.where" in done.stderr
+    assert "torch.fx.wrap: _gate_x" in done.stderr
     after = path.read_bytes().decode()
     assert after.count("\r\n") == after.count("\n") and "naïve 🙂" in after
     assert {name for name in os.listdir(tmp_path) if not name.startswith("__")} == {"net.py", ".cache"}
@@ -484,7 +484,7 @@ def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
     done = fxlens("check", "net.py", "--fix", "--ignore", "FX120", cwd=tmp_path)
     after = path.read_text(encoding="utf-8")
     assert all(each in after for each in ignored), after
-    assert "if x.min()" not in after and "torch.where(" in after, done.stderr
+    assert "        if x.min()" not in after and "torch.fx.wrap(" in after, done.stderr
 
 
 DYING = """\
@@ -531,7 +531,7 @@ def test_fixes_that_assume_something_are_applied_only_if_asked_for(tmp_path: Pat
     path.write_text(ASSUMES, encoding="utf-8")
     done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
     assert path.read_text(encoding="utf-8") == ASSUMES
-    assert "fix (self.last no longer exists after a call): Use a local variable: last" in done.stdout
+    assert "fix (right only if nobody else reads the attribute): Use a local variable: last" in done.stdout
     assert "1 problem left whose fixes assume what the code does not say; --unsafe-fixes applies them" in done.stderr
     done = fxlens("check", "net.py", "--fix", "--unsafe-fixes", cwd=tmp_path)
     assert path.read_text(encoding="utf-8") == ASSUMES.replace("self.last", "last") and "FX209" not in done.stdout

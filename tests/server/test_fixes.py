@@ -26,10 +26,13 @@ def example(code: str) -> str:
 
 
 def preferred(client: Client, uri: str, diagnostic: dict[str, Any]) -> dict[str, Any]:
+    """The fix that proved itself: the preferred one, or the first of those that a person has to choose."""
     actions = client.actions(uri, diagnostic)
+    titles = [action["title"] for action in actions]
     found = [action for action in actions if action.get("isPreferred")]
-    assert len(found) == 1, [action["title"] for action in actions]
-    return found[0]
+    assert len(found) <= 1, titles
+    chosen = [each for each in actions if "right only if" in each["title"] and "after this fix" not in each["title"]]
+    return (found or chosen or pytest.fail(str(titles)))[0]
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -209,10 +209,11 @@ def test_a_diagnosis_is_about_the_text_that_it_names(answers: dict[str, Any]):
 
 def test_fixes_are_a_proven_diff_or_the_edits_of_a_line(answers: dict[str, Any]):
     fixed = answers["all fixes"]
-    assert "+        x = torch.where(x.sum() > 0, x * n, x)\n" in fixed["diff"] and len(fixed["fixes"]) == 2
+    assert '+torch.fx.wrap("_gate_x")\n' in fixed["diff"] and len(fixed["fixes"]) == 2
     (finding,) = answers["fixes of a line"]["findings"]
     (edits,) = [each["edits"] for each in finding["fixes"] if each["proven"]]
-    assert edits[0]["range"]["start"] == {"line": 12, "character": 8} and "torch.where" in edits[0]["newText"]
+    (call,) = (each["newText"] for each in edits if each["range"]["start"] == {"line": 12, "character": 8})
+    assert "_gate_x(x" in call and any("torch.fx.wrap" in each["newText"] for each in edits)
 
 
 def test_three_captures(answers: dict[str, Any]):

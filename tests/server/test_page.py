@@ -28,7 +28,7 @@ class Gate(nn.Module):
         super().__init__()
         self.linear = nn.Linear(width, width)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         label = "naïve 🙂"; n = len(x)
         return self.linear(x) * n
 

@@ -45,14 +45,14 @@ class Exported(nn.Module):
 
     def forward(self, x):
         if x.mean() > 0:
-            return x
+            x = x * 2
         return self.linear(x)
 
 
 class Agreement(nn.Module):
     def forward(self, outputs, targets):
         if outputs.mean() > 1:
-            return outputs
+            outputs = outputs * 2
         return outputs - targets
 """
 TRAIN = """import torch

@@ -15,7 +15,6 @@ from typing import Any
 from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
-from fxlib.diagnosis.fixes.elsewhere import derived, other_callers
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
@@ -110,7 +109,8 @@ def propose(
             edits = source.with_comments(dict.fromkeys(draft.edits))
             if not edits or any(edits == other.edits for other in fixes):
                 continue
-            hazard = draft.hazard or (_of_others(site, entry) if project else None)
+            hazard = draft.hazard or (entry.assumes and f"right only if {entry.assumes}")
+            hazard = hazard or (_of_others(site, entry) if project else None)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -128,21 +128,10 @@ def propose(
 
 def _of_others(site: Site, recipe: Recipe) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
-    source, function, owner = site.source, site.function, site.source.class_of(site.node)
-    if function is not None and recipe.kind == "rewrite" and not recipe.general:
-        # With values that are no tensors it may do something else.
-        caller = other_callers(source, function)
-        if caller is not None:
-            return f"`{function.name}` is also used in {caller}, perhaps with other values"
-    if recipe.kind == "lift" and (re.search(_SCRIPT, source.text) or site.mentioned(_SCRIPT, _named(owner))):
+    owner = site.source.class_of(site.node)
+    if recipe.kind == "lift" and (re.search(_SCRIPT, site.source.text) or site.mentioned(_SCRIPT, _named(owner))):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
-    if function is None or owner is None:
-        return None
-    methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef)}
-    calls = any(isinstance(each, ast.Attribute) and each.attr in methods for each in ast.walk(function))
-    # A child may do without the constructor, and have methods of its own.
-    child = derived(source, owner) if recipe.kind == "module" or (recipe.kind == "rewrite" and calls) else None
-    return child and f"`{owner.name}` has a child in {child}"
+    return None
 
 
 _SCRIPT = r"\bjit\.script\("

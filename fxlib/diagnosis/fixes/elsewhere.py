@@ -1,11 +1,7 @@
-"""Who else uses what a fix changes: callers in the file that no forward leads to, and other files of the project.
-
-No run of the model shows these. They are found by name, in texts that are read and never executed.
-"""
+"""What other files of the project say: their texts are read and never executed."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import json
@@ -17,9 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from fxlib.diagnosis.fixes.source import FunctionNode, Source
-
-__all__ = ["derived", "imported_as", "mentioned", "other_callers"]
+__all__ = ["mentioned"]
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
@@ -93,7 +87,7 @@ def _of_cells(text: bytes) -> bytes:
     try:
         cells = json.loads(text)["cells"]
         return "\n".join("".join(each["source"]) for each in cells).encode()
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return text
 
 
@@ -112,66 +106,3 @@ def _files(root: str) -> Iterator[str]:
             elif each.name.endswith(_SUFFIXES) and each.is_file(follow_symlinks=False):
                 count += 1
                 yield each.path
-
-
-def other_callers(source: Source, function: FunctionNode) -> str | None:
-    """Where a function is used, without a forward that leads there, perhaps with something that a proof does not try;
-    in a few words."""
-    name = function.name
-    if name == "forward" or name.startswith("__"):
-        return None
-    line = _used_apart(source, name)
-    if line is not None:
-        return f"line {line}"
-    patterns = rf"\b{re.escape(name)}\b", imported_as(source.file)
-    for path, text in _matching(os.path.abspath(source.file), patterns, int(time.monotonic() / _FRESH)):
-        with contextlib.suppress(SyntaxError, ValueError):  # such as a notebook: any use in it counts
-            if _used_apart(Source(path, text.decode()), name) is None:
-                continue
-        return os.path.basename(path)
-    return None
-
-
-def _used_apart(source: Source, name: str) -> int | None:
-    """The line of a use of a function that no forward of the file leads to."""
-    within = _reached(source)
-    for node in source.nodes:
-        if name != (node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)):
-            continue
-        caller = source.function_of(node)
-        if (caller is None or caller.name not in within) and isinstance(getattr(node, "ctx", None), ast.Load):
-            return node.lineno  # type: ignore[attr-defined, no-any-return]
-    return None
-
-
-def derived(source: Source, owner: ast.ClassDef) -> str | None:
-    """Another file of the project with a class that derives from one of this file."""
-    bases = rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name)}\b"
-    return mentioned(source.file, bases, imported_as(source.file))
-
-
-def imported_as(file: str) -> str:
-    """What another file says to import something of this one: the name of the module, or that of a package it is in,
-    which may pass it on, or nothing but dots."""
-    path = Path(file)
-    packages = [each.name for each in [*path.parents][:_UP] if (each / "__init__.py").exists()]
-    names = "|".join(map(re.escape, [*packages, *([path.stem] if path.stem != "__init__" else [])]))
-    return rf"\b({names})\b|from \.+ import|import \*"
-
-
-def _reached(source: Source) -> set[str]:
-    """The names of the functions of a file that its forwards lead to, by name."""
-    named: dict[str, set[str]] = {}
-    for node in source.nodes:
-        if isinstance(node, FunctionNode):
-            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-            names |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-            named.setdefault(node.name, set()).update(names)
-    found: set[str] = set()
-    todo = ["forward"]
-    while todo:
-        name = todo.pop()
-        if name in named and name not in found:
-            found.add(name)
-            todo += named[name]
-    return found

@@ -63,6 +63,11 @@ class Fix:
     hazard: str | None = None
     unsafe: bool = False
 
+    @property
+    def proven(self) -> bool:
+        """Whether it proved itself, also where it assumes something."""
+        return self.preferred or self.unsafe
+
     def as_dict(self) -> dict[str, Any]:
         """The ``fix`` of a record; ``late`` is there only where it is true."""
         late = {"late": True} if self.late else {}
@@ -205,20 +210,22 @@ class Site:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first). One that is
-    ``general`` is right whatever the values are, or says in ``hazard`` what it assumes of them."""
+    """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first).
+    ``assumes`` is what its fixes always take for granted: they are offered with it, and not applied by themselves. One
+    without it is right by its form, whatever the model is made of and called with, or says in each draft's ``hazard``
+    what it assumes of the values."""
 
     id: str
     kind: str
     draft: Callable[[Site], Draft | list[Draft] | None]
     doc: str
-    general: bool = False
+    assumes: str | None = None
 
 
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(id: str, kind: str = "rewrite", general: bool = False) -> Callable:
+def recipe(id: str, kind: str = "rewrite", assumes: str | None = None) -> Callable:
     """Register a recipe under an id that rules name.
 
     Raises:
@@ -228,7 +235,7 @@ def recipe(id: str, kind: str = "rewrite", general: bool = False) -> Callable:
     def register(function: Callable[[Site], Draft | list[Draft] | None]) -> Callable:
         if id in RECIPES:
             raise ValueError(f"recipe {id!r} is already {RECIPES[id].draft.__qualname__}; choose another id")
-        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "", general)
+        RECIPES[id] = Recipe(id, kind, function, function.__doc__ or "", assumes)
         return function
 
     return register

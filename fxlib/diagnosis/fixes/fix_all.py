@@ -134,7 +134,7 @@ def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], 
     for finding in findings:
         offered = checker.settle(finding, every=False)
         for fix in sorted(offered, key=lambda fix: not (fix.unsafe and fix.first)) if unsafe else offered:
-            proven = fix.preferred or (unsafe and fix.unsafe)
+            proven = fix.preferred or (unsafe and fix.proven)
             if proven and _is_applied(fix, takes):
                 return fix
     return None

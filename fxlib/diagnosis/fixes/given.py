@@ -58,7 +58,7 @@ def _in_scope(source: Source, name: str, function: FunctionNode | None) -> Given
     found = list(_bound(function.body, name))
     yield from ((value, function) for value in found)
     if not found and all(each.arg != name for each in ast.walk(arguments) if isinstance(each, ast.arg)):
-        yield from _in_scope(source, name, None)
+        yield None, None  # of the module, where anybody may write to it
 
 
 def to_attribute(source: Source, owner: ast.ClassDef | None, name: str) -> Given:

@@ -1,14 +1,12 @@
-"""Which expressions are surely ints, and which are surely positive, by the text alone: the example may have 2 where
-another construction of the model, or another call, has 2.5."""
+"""Which expressions are surely ints, and which are surely positive, by the text of their function alone: the example
+may have 2 where another construction of the model, or another call, has 2.5."""
 
 from __future__ import annotations
 
 import ast
 
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, to_attribute, to_name
-from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.runs import Runs
+from fxlib.diagnosis.fixes.given import AN_INT, to_name
 from fxlib.diagnosis.fixes.source import FunctionNode
 
 __all__ = ["is_int", "is_positive", "is_size"]
@@ -30,7 +28,7 @@ def is_size(node: ast.AST) -> bool:
 
 def is_int(site: Site, node: ast.AST) -> bool:
     """Whether an expression of a function is an int, or raises, whatever the model is made of and called with: sizes,
-    literals, and names and attributes that are annotated so or get nothing else."""
+    literals, and names that are annotated so or get nothing else."""
     return _Asked(site, positive=False).holds(node, site.function)
 
 
@@ -72,16 +70,9 @@ class _Asked:
         return self._of_name(node, function)
 
     def _of_name(self, node: ast.AST, function: FunctionNode | None) -> bool:
-        me = self_name(self.site.source, function) if function is not None else None
-        if isinstance(node, ast.Name):
-            name, given = node.id, list(to_name(self.site.source, node, function))
-        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == me is not None:
-            owner = self.site.source.class_of(self.site.node)
-            if Runs(self.site).is_set_elsewhere(node.attr):
-                return False
-            name, given = f"{me}.{node.attr}", list(to_attribute(self.site.source, owner, node.attr))
-        else:
+        if not isinstance(node, ast.Name):
             return False
+        name, given = node.id, list(to_name(self.site.source, node, function))
         if name in self.seen:
             return True  # what else it gets decides
         self.seen.add(name)

@@ -293,35 +293,13 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
 
 def _read_early(source: Source, function: FunctionNode, pieces: Sequence[ast.AST], flow: Flow) -> str | None:
     """Which attribute the call reads before the condition that guards it in the code, and that may not be there."""
-    me, owner = self_name(source, function), source.class_of(function)
+    me = self_name(source, function)
     first = pieces[:1] if isinstance(pieces[0], ast.expr) else always(list(pieces))  # type: ignore[arg-type]
     read = {self_chain(node, me) for piece in first for node in evaluated(piece)}  # type: ignore[arg-type]
     for attribute in flow.self_attributes:
-        if attribute not in read and owner is not None and not _is_there(owner, attribute):
+        if attribute not in read and attribute != "training":
             return f"`{me}.{attribute}` is then read in every call, and must be there"
     return None
-
-
-def _is_there(owner: ast.ClassDef, attribute: str) -> bool:
-    """Whether every object of a class surely has an attribute, or one of that."""
-    first, _, of_it = attribute.partition(".")
-    for member in owner.body:
-        if isinstance(member, FunctionNode) and member.name == first:
-            return False  # a property may raise
-        targets = member.targets if isinstance(member, ast.Assign) else [getattr(member, "target", None)]
-        if any(getattr(each, "id", None) == first for each in targets) and getattr(member, "value", None) is not None:
-            return not of_it
-    start = next((m for m in owner.body if isinstance(m, FunctionNode) and m.name == "__init__"), None)
-    for statement in always(start.body) if start is not None else ():
-        for node in ast.walk(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else ():
-            if isinstance(node, ast.Attribute) and node.attr == first and isinstance(node.ctx, ast.Store):
-                return not of_it or isinstance(statement.value, ast.Call)  # type: ignore[attr-defined]
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and call.args and getattr(call.args[0], "value", None) == first:
-            return True  # a buffer
-    set_somewhere = any(isinstance(n, ast.Attribute) and n.attr == first for n in ast.walk(start or ast.Pass()))
-    plain = [ast.unparse(each).rpartition(".")[2] for each in owner.bases] == ["Module"]
-    return not of_it and not set_somewhere and (first == "training" or not plain)
 
 
 def _comprehension_names(source: Source, node: ast.AST) -> list[str]:

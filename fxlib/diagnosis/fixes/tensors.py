@@ -1,8 +1,9 @@
-"""Which expressions are surely tensors, by the text alone: the example passes a tensor where another caller may pass a
-list, and another construction of the model a number.
+"""Which expressions are surely tensors, by the text of their function alone: the example passes a tensor where another
+caller may pass a list, and another construction of the model a number.
 
 An expression is one where it can be nothing else: a parameter is annotated so, a name gets nothing else, or what else
-the function does with the value on every way raises for anything but a tensor.
+the function does with the value on every way raises for anything but a tensor. Attributes of the module, its layers and
+its methods say nothing: a child, or anybody who has the module, may replace them.
 """
 
 from __future__ import annotations
@@ -10,26 +11,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 
-from fxlib.diagnosis.fixes.elsewhere import other_callers
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, is_inner, to_attribute, to_name
+from fxlib.diagnosis.fixes.given import AN_INT, is_inner, to_name
 from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.runs import Runs
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.torch_names import (
     ANNOTATION,
     FLAG,
-    INPLACE,
     KEPT,
-    LAYER,
     MAKERS,
     NOT_OF_TENSORS,
     NUMBERS,
     OF_NUMBERS,
     OF_TENSORS,
-    OTHERS,
     PLAIN,
     SEVERAL,
     SHAPED,
@@ -87,7 +83,7 @@ class _Asked:
     """One question about an expression, and what its names get their values from."""
 
     def __init__(self, site: Site, numbers: bool = False, tensors: bool = True) -> None:
-        self.site, self.source, self.runs = site, site.source, Runs(site)
+        self.site, self.source = site, site.source
         self.numbers, self.tensors = numbers, tensors
         self.known: dict[tuple[object, ...], bool] = {}
         self.asked: set[tuple[str, ast.stmt]] = set()
@@ -110,10 +106,7 @@ class _Asked:
         if isinstance(node, ast.Constant):
             return self.numbers and isinstance(node.value, int | float)
         if isinstance(node, ast.arg):
-            if self._is_annotated(node.annotation) or (self.tensors and self._is_used(node, function)):
-                return True
-            key = ("passed", node.arg, function)
-            return function is not None and self._once(key, lambda: self._is_passed(node.arg, function))
+            return self._is_annotated(node.annotation) or (self.tensors and self._is_used(node, function))
         if isinstance(node, ast.IfExp):
             return self.holds(node.body, function) and self.holds(node.orelse, function)
         if isinstance(node, ast.NamedExpr):
@@ -137,13 +130,12 @@ class _Asked:
         if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in OF_NUMBERS:
             return True
         if not self.tensors:
-            return isinstance(node, ast.Attribute) and self._of_attribute(node, function)
+            return False
         if isinstance(node, ast.Subscript):
             items = isinstance(node.slice, ast.Constant) and self.of_tensors(node.value, function)
             return items or self.holds(node.value, function)
         if isinstance(node, ast.Attribute):
-            kept = node.attr in KEPT and self.holds(node.value, function)
-            return kept or self._of_attribute(node, function)
+            return node.attr in KEPT and self.holds(node.value, function)
         return isinstance(node, ast.Call) and self._called(node, function)
 
     def several(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
@@ -209,18 +201,6 @@ class _Asked:
         at = self.source.statement_of(node) if self.tensors and node in self.source.parents else None
         return at is not None and function is not None and self._is_tensor_at(node, at, function)
 
-    def _of_attribute(self, node: ast.Attribute, function: FunctionNode | None) -> bool:
-        me = self_name(self.source, function) if function is not None else None
-        if me is None or getattr(node.value, "id", None) != me:
-            return False
-        owner = self.source.class_of(function) if function is not None else None
-        given = list(to_attribute(self.source, owner, node.attr))
-        return (
-            bool(given)
-            and not self.runs.is_set_elsewhere(node.attr)
-            and self._once((owner, me, node.attr), lambda: all(self.holds(value, where) for value, where in given))
-        )
-
     def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
         name = self.site.call_name(call) or ""
         package, _, last = name.rpartition(".")
@@ -243,12 +223,23 @@ class _Asked:
             plain = method in PLAIN or method.startswith(("is_", "register_", "_"))
             if (one or not (plain or method in SEVERAL)) and self.holds(base, function):
                 return True
-        run = self.runs.of(call.func, function)
-        return bool(run) and all(map(self._gives, run))
+        run = self._function(call.func)
+        return run is not None and self._gives(run)
 
-    def _gives(self, run: str | FunctionNode) -> bool:
-        if isinstance(run, str):
-            return bool(LAYER.match(run) or OTHERS.match(run) or run == INPLACE)
+    def _function(self, called: ast.expr) -> FunctionNode | None:
+        """The function of the file that a name stands for, where it stands for nothing else."""
+        if not isinstance(called, ast.Name):
+            return None
+        named = [each for each in self.source.nodes if getattr(each, "name", "") == called.id]
+        stored = any(
+            isinstance(each, ast.Name) and each.id == called.id and not isinstance(each.ctx, ast.Load)
+            for each in self.source.nodes
+        )
+        if stored or len(named) != 1 or named[0] not in self.source.tree.body:
+            return None
+        return named[0] if isinstance(named[0], ast.FunctionDef) and not named[0].decorator_list else None
+
+    def _gives(self, run: FunctionNode) -> bool:
         returned = [each.value for each in _own(run) if isinstance(each, ast.Return)]
         return bool(returned) and self._once(
             (run, "gives"), lambda: all(each is not None and self.holds(each, run) for each in returned)
@@ -257,27 +248,6 @@ class _Asked:
     def _is_used(self, parameter: ast.arg, function: FunctionNode | None) -> bool:
         """Whether a function does with a parameter, before it gets another value, what raises unless it is a tensor."""
         return function is not None and self._is_tensor_at(ast.Name(parameter.arg), function.body[0], function)
-
-    def _is_passed(self, name: str, function: FunctionNode) -> bool:
-        """Whether all callers of a function give a parameter what is asked for, and nobody else uses the function."""
-        if not self.site.project or function.name == "forward" or other_callers(self.source, function) is not None:
-            return False
-        names = [each.arg for each in [*function.args.posonlyargs, *function.args.args]]
-        if self_name(self.source, function) is not None:
-            names = names[1:]
-        given: list[tuple[ast.expr | None, FunctionNode | None]] = []
-        for node in self.source.nodes:
-            if getattr(node, "id", getattr(node, "attr", None)) != function.name:
-                continue
-            call = self.source.parents.get(node)
-            if not isinstance(call, ast.Call) or call.func is not node or name not in names:
-                return False
-            index = names.index(name)
-            passed = next((each.value for each in call.keywords if each.arg == name), None)
-            if passed is None and index < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-                passed = call.args[index]
-            given.append((passed, self.source.function_of(call)))
-        return bool(given) and all(self.holds(value, where) for value, where in given)
 
     def _is_tensor_at(self, node: ast.Name, at: ast.stmt, function: FunctionNode) -> bool:
         """Whether something is done with the value that a name has at a statement, on every way, that raises unless it
@@ -339,12 +309,10 @@ class _Asked:
             return not (NOT_OF_TENSORS.match(last) or last in ("numel",))
         if package == "torch.nn.functional":
             return True
-        run = self.runs.of(called, function, first=True)
-        return bool(run) and all(map(self._takes, run))
+        run = self._function(called)
+        return run is not None and self._takes(run)
 
-    def _takes(self, run: str | FunctionNode) -> bool:
-        if isinstance(run, str):
-            return bool(LAYER.match(run) or run == INPLACE)
+    def _takes(self, run: FunctionNode) -> bool:
         arguments = [*run.args.posonlyargs, *run.args.args]
         if self_name(self.source, run) is not None:
             arguments = arguments[1:]

@@ -53,7 +53,7 @@ def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
     """Which of the names other files import from this one; all of them if one imports ``*``, or if there are too many
     files to read."""
     stem = os.path.basename(file).removesuffix(".py")
-    pattern = re.compile(rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s*(\([^)]*\)|[^\n]*)")
+    pattern = re.compile(rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s*(\([^)]*\)|(?:\\\n|[^\n])*)")
     taken: set[str] = set()
     count = 0
     for at, folders, files in os.walk(folder):
@@ -72,7 +72,10 @@ def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
                     text = other.read(_MOST_BYTES)
             except OSError:
                 continue
-            for found in pattern.findall(text) if stem in text else ():
+            if stem not in text:
+                continue
+            taken |= names & set(re.findall(r"\.(\w+)", text))  # such as `nets.np`
+            for found in pattern.findall(text):
                 taken |= names if "*" in found else names & set(re.findall(r"\w+", found))
     return taken
 

@@ -7,15 +7,12 @@ import re
 __all__ = [
     "ANNOTATION",
     "FLAG",
-    "INPLACE",
     "KEPT",
-    "LAYER",
     "MAKERS",
     "NOT_OF_TENSORS",
     "NUMBERS",
     "OF_NUMBERS",
     "OF_TENSORS",
-    "OTHERS",
     "PLAIN",
     "SEVERAL",
     "SHAPED",
@@ -28,13 +25,6 @@ NUMBERS = {"int", "float", "bool"}
 OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
 
 # Layers of torch.nn that take one tensor and give one; those that take something else as well are left out.
-LAYER = re.compile(
-    r"^torch\.nn\.(modules\.\w+\.)?((Lazy)?(Conv|Linear|Bilinear|BatchNorm|InstanceNorm)\w*|SyncBatchNorm|LayerNorm|GroupNorm"
-    r"|RMSNorm|LocalResponseNorm|Embedding(Bag)?|\w*Dropout\w*|AvgPool\w*|LPPool\w*|AdaptiveAvgPool\w*|Upsampl\w+|Pad|"
-    r"\w+Pad\dd|Pixel\w+|Flatten|Unflatten|Fold|Unfold|ReLU6?|GELU|SiLU|Mish|ELU|CELU|SELU|PReLU|RReLU|LeakyReLU|GLU|"
-    r"Sigmoid|LogSigmoid|Hard\w+|Soft\w+|LogSoftmax|Tanh|Tanhshrink|Threshold|ChannelShuffle)$"
-)
-OTHERS = re.compile(r"^torch\.nn\.(modules\.\w+\.)?(MaxPool\w*|Transformer(En|De)coder(Layer)?)$")
 FLAG = re.compile(r"^(return_\w+|as_tuple|need_\w+|output_\w+|with_\w+|keep_\w+)$")
 """These give a tensor too, where they are given one."""
 
@@ -83,7 +73,5 @@ OF_TENSORS = {
     "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "tolist", "topk", "transpose", "tril", "triu", "unbind",
     "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
 }  # fmt: skip
-INPLACE = "in place"
-"""Stands for a layer that may write into its input."""
 KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
 """Attributes of tensors that are tensors."""

@@ -160,7 +160,8 @@ class Checker(Differences):
         """The proposed fixes in the order in which they are offered: those after the last offered one need not be
         tried."""
         return sorted(
-            propose(finding, self.read, recipes, project=True), key=lambda fix: (bool(fix.settings), not fix.first)
+            propose(finding, self.read, recipes, project=True),
+            key=lambda fix: (bool(fix.settings), fix.hazard is not None, not fix.first),
         )
 
     def may_hold(self, fix: Fix, finding: Any) -> bool:

@@ -229,7 +229,8 @@ class Session:
             return None
         pool, request = self._environment.pool(document.folder), self._files.request(document)
         selection = self._environment.selection(document.folder, document.path)
-        fixed = await fix_all.run(pool, request, {**record, "targets": [target]}, selection, capture=capture)
+        alone: Record = {**record, "targets": [target]}
+        fixed = await fix_all.run(pool, request, alone, selection, capture=capture, unsafe=True)
         return fixed if document.text == text else None
 
     async def trial(self, document: Document, text: str) -> Record | None:

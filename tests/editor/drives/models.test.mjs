@@ -20,7 +20,7 @@ class Gate(nn.Module):
         super().__init__()
         self.linear = nn.Linear(width, width)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         return self.linear(x) * len(x)
 
 

@@ -96,8 +96,7 @@ def test_a_fix_is_proven_and_torch_takes_it(name, capture, tmp_path):
     assert refused(capture, before.Net(), eval(INPUTS)) is not None
     checker = CaptureChecker(capture, before.__file__, "Net()", INPUTS)
     first = checker.before.report.findings[0]
-    best = next(fix for fix in checker.settle(first) if fix.preferred)
-    assert best.id == name.partition(" ")[0]
+    best = next(fix for fix in checker.settle(first) if fix.proven and fix.id == name.partition(" ")[0])
     after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
     assert refused(capture, after.Net(), eval(INPUTS)) is None
 
@@ -106,7 +105,7 @@ def test_a_fix_is_proven_and_torch_takes_it(name, capture, tmp_path):
 def test_what_a_fix_brings_up_is_fixed_with_it(name, tmp_path):
     module = load(MODELS[name], tmp_path)
     checker = CaptureChecker("compile", module.__file__, "Net()", INPUTS)
-    best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.preferred)
+    best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.proven)
     assert set(best.id.split("+")) == {name, "dynamo-setting"}
     assert "capture_dynamic_output_shape_ops = True" in apply_fix(best, checker.read)[module.__file__]
 
@@ -147,7 +146,7 @@ def test_a_loop_that_is_left_computes_the_same(change, tmp_path):
     for name in ("leave-to-mask", "leave-to-mask return"):
         before = load(MODELS[name], tmp_path)
         checker = CaptureChecker("export", before.__file__, "Net()", INPUTS)
-        best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.preferred)
+        best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.proven)
         after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
         scope = {"x": eval(INPUTS)}
         exec(change, scope)
@@ -161,7 +160,7 @@ def test_a_case_that_is_not_empty_by_nature_stays(tmp_path):
     module = load(net(body), tmp_path)
     checker = CaptureChecker("export", module.__file__, "Net()", INPUTS)
     fixes = checker.settle(checker.before.report.findings[0])
-    assert "without-empty-case" not in [fix.id for fix in fixes if fix.preferred]
+    assert "without-empty-case" not in [fix.id for fix in fixes if fix.proven]
 
 
 def test_a_failure_without_a_place_is_no_fix(tmp_path):
@@ -172,14 +171,14 @@ def test_a_failure_without_a_place_is_no_fix(tmp_path):
     for capture in ("export", "compile"):
         checker = CaptureChecker(capture, module.__file__, "Net()", INPUTS)
         fixes = checker.settle(checker.before.report.findings[0], ["func-grad"])
-        proven[capture] = [fix.id for fix in fixes if fix.preferred]
+        proven[capture] = [fix.id for fix in fixes if fix.proven]
     assert proven == {"export": [], "compile": ["func-grad"]}
 
 
 def test_a_check_still_refuses_what_it_refused(tmp_path):
     before = load(MODELS["raise-to-assert"], tmp_path)
     checker = CaptureChecker("export", before.__file__, "Net()", "torch.ones(2, 3)")
-    best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.preferred)
+    best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.proven)
     after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
     program = torch.export.export(after.Net(), (torch.ones(2, 3),)).module()
     for model in (after.Net(), program):

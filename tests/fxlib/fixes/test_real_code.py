@@ -153,8 +153,8 @@ class Net(nn.Module):
         return heads(x, x.shape[-1] // 2)
 """,
         "torch.randn(2, 3, 4)",
-        ["star-concat", "drop-float"],
-        ["return x.view(x.shape[:-1] + (-1, width)) * (1.0 / width)\n"],
+        ["star-concat", "wrap"],
+        ["return x.view(x.shape[:-1] + (-1, width)) * float(1.0 / width)\n"],
     ),
     "a quotient of quotients": (
         HEAD
@@ -224,7 +224,7 @@ def test_fixes_make_it_traceable(name, tmp_path):
     text, inputs, recipes, parts = MODELS[name]
     path = tmp_path / "net.py"
     path.write_text(text)
-    fixed = fix_all(str(path), [Target("Net()", inputs)])
+    fixed = fix_all(str(path), [Target("Net()", inputs)], unsafe=True)
     assert [fix.id for fix in fixed.applied] == recipes
     assert [finding.code for finding in fixed.remaining if finding.severity == "error"] == []
     for part in parts:
@@ -279,7 +279,7 @@ def test_a_slow_example_is_run_once_and_all_else_at_a_smaller_size(tmp_path, mon
     monkeypatch.setattr(example, "_SLOW", 0.0)
     text = HEAD + (
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.layer = nn.Conv2d(3, 4, 3)\n\n    def forward(self, x):\n"
+        "        self.layer = nn.Conv2d(3, 4, 3)\n\n    def forward(self, x: torch.Tensor):\n"
         "        return self.layer(x) / len(x)\n"
     )
     checker = checker_for(tmp_path, text, "torch.randn(1, 3, 48, 64)")
@@ -421,7 +421,7 @@ def test_nothing_is_proven_where_the_example_fails_in_eager(tmp_path):
 def test_a_proof_on_assumed_inputs_says_so(inputs, width, says, tmp_path):
     text = HEAD + (
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        f"        self.layer = nn.Linear({width}, 2)\n\n    def forward(self, x, scale=1):\n"
+        f"        self.layer = nn.Linear({width}, 2)\n\n    def forward(self, x: torch.Tensor, scale=1):\n"
         "        return self.layer(x) / len(x) * scale\n"
     )
     (tmp_path / "net.py").write_text(text)
@@ -435,7 +435,7 @@ def test_a_proof_on_inputs_of_one_size_says_so(tmp_path):
     text = HEAD + (
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "        self.weight = nn.Parameter(torch.randn(2, 3))\n        self.layer = nn.Linear(5, 3)\n\n"
-        "    def forward(self, x):\n        return self.layer(x) * self.weight / len(x)\n"
+        "    def forward(self, x: torch.Tensor):\n        return self.layer(x) * self.weight / len(x)\n"
     )
     (tmp_path / "net.py").write_text(text)
     checker = Checker(str(tmp_path / "net.py"), "Net()", "torch.randn(2, 5)", assumed=True)

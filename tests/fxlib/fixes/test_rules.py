@@ -18,18 +18,18 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # The recipes that prove themselves on the rule's example, the one that is offered first in front.
 PROVEN = {
-    "FX101": ["if-to-where", "lift-block"], "FX102": ["lift-block"], "FX103": ["lift-block", "concrete-argument"],
+    "FX101": ["lift-block", "if-to-where"], "FX102": ["lift-block"], "FX103": ["lift-block", "concrete-argument"],
     "FX104": ["torch-assert"], "FX105": ["lift-block"], "FX106": ["wrap"], "FX107": ["split-comparison"],
     "FX110": ["lift-block"], "FX111": ["unpack-index"], "FX112": ["view-concat"], "FX113": ["index-mapping"],
     "FX114": ["wrap"],
     "FX120": ["len-to-shape", "wrap"], "FX121": ["lift-block"], "FX122": ["lift-block", "lift-expression"],
     "FX130": ["floor-div", "wrap-conversion"], "FX131": ["wrap-conversion", "wrap"], "FX132": ["divmod-ops"],
     "FX133": ["lift-block"], "FX134": ["wrap-index"], "FX135": ["wrap-index"], "FX140": ["np-to-torch"],
-    "FX141": ["to-python-number"], "FX150": ["setitem-functional", "setitem-wrapped"], "FX151": ["lift-block"],
+    "FX141": ["to-python-number"], "FX150": ["setitem-wrapped", "setitem-functional"], "FX151": ["lift-block"],
     "FX160": ["size-tuple", "new-zeros"], "FX170": ["module-list"], "FX171": ["parameter-list"],
     "FX180": ["lift-block", "lift-expression"], "FX181": ["lift-block"], "FX182": ["torch-assert"],
-    "FX184": ["lift-block"], "FX186": ["drop-variable", "lift-block"], "FX187": ["instance-forward"],
-    "FX188": ["wrap-distribution"], "FX195": ["drop-type-test", "lift-block"],
+    "FX184": ["lift-block"], "FX186": ["lift-block", "drop-variable"], "FX187": ["instance-forward"],
+    "FX188": ["wrap-distribution"], "FX195": ["lift-block", "drop-type-test"],
     "FX198": ["wrap", "lift-expression", "lift-block"],
     "FX201": ["concrete-argument"], "FX202": ["lift-block", "drop-type-test"], "FX203": ["lift-block"],
     "FX204": ["lift-block"], "FX206": ["lift-random"], "FX207": ["dropout-module"], "FX211": ["copy-in-place"],
@@ -40,8 +40,8 @@ PROVEN = {
     "FX232": ["seed-wrapped"],
 }  # fmt: skip
 
-ASSUMING = {"FX211"}
-"""Those of which the first fix is for a person to choose."""
+ASSUMING = {"FX113", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
+"""Those of which all fixes assume something, so that a person has to choose one."""
 
 
 def checker_of(code: str, folder: Path, text: str) -> Checker:

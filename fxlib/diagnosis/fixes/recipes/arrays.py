@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.recipes.numbers import torch_call
 
 
-@recipe("without-numpy")
+@recipe("without-numpy", assumes="what follows treats a tensor as it treats an array")
 def without_numpy(site: Site) -> Draft | None:
     """Replace `a = x.numpy()` with `a = x.detach()`, and NumPy functions in forward with those of torch."""
     if site.function is None:

@@ -6,7 +6,6 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
-from fxlib.diagnosis.fixes.fresh import is_fresh, kept_by_another
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import analyse, self_name
 from fxlib.diagnosis.fixes.tensors import assumed
@@ -56,7 +55,10 @@ def _is_integer(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-@recipe("setitem-functional", general=True)
+@recipe(
+    "setitem-functional",
+    assumes="nobody else reads the tensor that was written to, and the value has the size of its place",
+)
 def setitem_functional(site: Site) -> list[Draft]:
     """Write `x[mask] = v` with `masked_fill`, or with `masked_fill_` where `x` is a view or the caller's,
     `x[mask] += v` with `torch.where`, `x[:, 0] = v` with `index_fill` or `select_scatter`, and an assignment to a slice
@@ -83,9 +85,7 @@ def setitem_functional(site: Site) -> list[Draft]:
     plain_number = isinstance(statement, ast.Assign) and _is_number(statement.value)
 
     def assigned(text: str, edits: list[Edit], title: str) -> Draft:
-        scattered = [] if plain_number or isinstance(statement, ast.AugAssign) else [statement.value]
-        hazard = assumed(site, tensors=[target.value, *scattered]) or shared(site, target.value)
-        return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")], hazard=hazard)
+        return Draft(title, [*edits, site.source.replace(statement, f"{name} = {text}")])
 
     if _is_integer(item):
         if plain_number:
@@ -133,7 +133,6 @@ def _masked(
     elif not plain_number:
         return []
     function, edits = site.need("torch.where") if added else ("", [])
-    hazard = assumed(site, tensors=[target.value, mask])
     before = (site.source.replace(mask, switched(0, site.text(mask))),)
 
     def assigned(title: str, rows: bool, in_place: bool) -> Draft:
@@ -148,8 +147,7 @@ def _masked(
             return [*edits, site.source.replace(statement, f"{name} = {text}")]
 
         branches = Branches(1, before, tuple(written(switched(0, site.text(mask)))))
-        seen = hazard or (None if in_place else shared(site, target.value))
-        return Draft(title, written(site.text(mask)), branches=branches, hazard=seen)
+        return Draft(title, written(site.text(mask)), branches=branches)
 
     # Out of place, the tensor has another name for nobody else: neither for the caller nor for what it is a view of.
     kind = "torch.where" if added else "masked_fill"
@@ -159,14 +157,6 @@ def _masked(
         assigned("Assign in place with a method, which is recorded", False, True),
         assigned("Assign rows in place with a method, which is recorded", True, True),
     ]
-
-
-def shared(site: Site, node: ast.expr) -> str | None:
-    """Why what is written into a tensor may have to be seen elsewhere, too."""
-    text = site.text(node)
-    if is_fresh(site, node) and not kept_by_another(site, text):
-        return None
-    return f"right only if nothing else is, or is a view of, `{text}`"
 
 
 @recipe("setitem-wrapped", kind="lift")
@@ -212,7 +202,9 @@ def setitem_wrapped(site: Site) -> Draft | None:
     return Draft(f"Assign in a function wrapped with torch.fx.wrap that returns the tensor: {helper}", edits)
 
 
-@recipe("out-of-place", general=True)
+@recipe(
+    "out-of-place", assumes="nobody else reads the tensor that was changed, and its dtype may be that of both operands"
+)
 def out_of_place(site: Site) -> Draft | None:
     """Replace the statement `x.add_(1)` with `x = x.add(1)`."""
     statement = site.statement
@@ -242,7 +234,6 @@ def out_of_place(site: Site) -> Draft | None:
             site.source.replace_range(start, start, f"{name} = "),
             site.source.replace_range(attribute, end, function.attr[:-1]),
         ],
-        hazard="the caller's tensor is no longer changed, and the result has the dtype that both operands give",
     )
 
 
@@ -253,7 +244,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-@recipe("in-place-method", general=True)
+@recipe("in-place-method")
 def in_place_method(site: Site) -> Draft | None:
     """Replace `y += 1` with `y.add_(1)`, which is recorded as a change in place."""
     statement = site.statement
@@ -265,10 +256,10 @@ def in_place_method(site: Site) -> Draft | None:
     return Draft(f"Change in place with {method}", [site.source.replace(statement, text)], hazard=hazard)
 
 
-KEPT = "the tensor keeps its own dtype and memory"
+KEPT = "the tensor may keep its own dtype and memory"
 
 
-@recipe("copy-in-place", general=True)
+@recipe("copy-in-place", assumes=KEPT)
 def copy_in_place(site: Site) -> Draft | None:
     """Replace `x.data = y` with `x.copy_(y)`, which is recorded."""
     statement = site.statement
@@ -278,7 +269,7 @@ def copy_in_place(site: Site) -> Draft | None:
     if not (isinstance(target, ast.Attribute) and target.attr == "data"):
         return None
     text = f"{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)], hazard=KEPT)
+    return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)])
 
 
 @recipe("use-result")
@@ -294,10 +285,13 @@ def use_result(site: Site) -> Draft | None:
     helper = next((s for s in site.source.tree.body if isinstance(s, ast.FunctionDef) and s.name == name), None)
     if helper is None or any(isinstance(n, ast.Return) for n in ast.walk(helper)) or not helper.args.args:
         return None
+    given = helper.args.args[0].arg
+    if any(isinstance(n, ast.Name) and n.id == given and not isinstance(n.ctx, ast.Load) for n in ast.walk(helper)):
+        return None  # it would be another one that it returns
     last = helper.body[-1]
     if not site.source.starts_line(last):
         return None
-    returned = f"{site.source.indent_of(last)}return {helper.args.args[0].arg}"
+    returned = f"{site.source.indent_of(last)}return {given}"
     start = (statement.lineno, statement.col_offset)
     return Draft(
         f"Return the tensor from `{name}` and use it",
@@ -308,7 +302,7 @@ def use_result(site: Site) -> Draft | None:
     )
 
 
-@recipe("local-value", general=True)
+@recipe("local-value", assumes="nobody else reads the attribute")
 def local_value(site: Site) -> Draft | None:
     """Keep the value in a local variable, if no other function of the file reads the attribute."""
     statement, function, owner = site.statement, site.function, site.source.class_of(site.node)
@@ -339,7 +333,4 @@ def local_value(site: Site) -> Draft | None:
     if not read or first is not target or name in taken or any(each not in here for each in read):
         return None
     edits = [site.source.replace(each, name) for each in here]
-    gone = f"{me}.{target.attr} no longer exists after a call"
-    # A public attribute is there for others, whoever they are.
-    public = not target.attr.startswith("_") or site.mentioned(rf"[.'\"]{target.attr}\b") is not None
-    return Draft(f"Use a local variable: {name}", edits, None if public else gone, hazard=gone if public else None)
+    return Draft(f"Use a local variable: {name}", edits, f"{me}.{target.attr} no longer exists after a call")

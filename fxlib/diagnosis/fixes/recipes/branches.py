@@ -10,14 +10,13 @@ from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
-from fxlib.diagnosis.fixes.runs import Runs
-from fxlib.diagnosis.fixes.tensors import assumed, is_tensor
-from fxlib.diagnosis.fixes.torch_names import INPLACE
 
-__all__ = ["HAZARD", "note_of", "where_hazard"]
+__all__ = ["COMPUTED", "HAZARD", "note_of"]
+
+COMPUTED = "both sides can be computed whatever the condition is, and are tensors of one shape"
 
 
-@recipe("if-to-where", general=True)
+@recipe("if-to-where", assumes=COMPUTED)
 def if_to_where(site: Site) -> Draft | None:
     """Replace an `if` with simple assignments or returns on both sides, or a ternary, with `torch.where`. A divisor or
     an argument of `log` and the like becomes 1 where the branch excluded it, so that gradients stay finite."""
@@ -50,7 +49,7 @@ def _ternary(site: Site, node: ast.IfExp) -> Draft | None:
         written(condition[0]),
         note_of(site, _WHERE_NOTE, [node.body, node.orelse]),
         branches=_switched(site, [node.test], written(switched(0, condition[0]))),
-        hazard=where_hazard(site, [node.test], [node.body, node.orelse], all(fine for _, fine in sides)),
+        hazard=None if all(fine for _, fine in sides) else HAZARD,
     )
 
 
@@ -136,71 +135,8 @@ def _branches(site: Site, node: ast.If) -> Draft | None:
         written(conditions),
         note_of(site, _WHERE_NOTE, [each for each in (*node.body, *node.orelse, following) if each is not None]),
         branches=_switched(site, tests, written([switched(n, text) for n, text in enumerate(conditions)])),
-        hazard=where_hazard(site, tests, [value for each in outcomes for value in _given(each)], fine),
+        hazard=None if fine else HAZARD,
     )
-
-
-def where_hazard(site: Site, tests: Iterable[ast.expr], sides: Iterable[ast.expr], fine: bool) -> str | None:
-    """What is assumed of the conditions and the sides of `torch.where`, and whether gradients are ``fine``."""
-    conditions = [part for test in tests for part in _parts(site, test)]
-    sides = list(sides)
-    said = [
-        assumed(site, tensors=conditions, values=sides),
-        _shapes_may_differ(site, sides),
-        _has_effect(site, sides),
-        None if fine else HAZARD,
-    ]
-    return "; ".join(each for each in said if each) or None
-
-
-def _shapes_may_differ(site: Site, sides: list[ast.expr]) -> str | None:
-    """Whether a setting of the module is given to an operation of one side, as in `x.sum(self.dims)`."""
-    me = self_name(site.source, site.function) if site.function is not None else None
-    for call in (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Call)):
-        for given in [*call.args, *(each.value for each in call.keywords)]:
-            if (
-                isinstance(given, ast.Attribute)
-                and getattr(given.value, "id", None) == me
-                and not is_tensor(site, given)
-            ):
-                return "right only if both sides have the same shape"
-    return None
-
-
-def _has_effect(site: Site, sides: list[ast.expr]) -> str | None:
-    """Whether a layer that a side calls may change its input or draw numbers: it runs now in every call."""
-    for call in (each for side in sides for each in ast.walk(side) if isinstance(each, ast.Call)):
-        for name in Runs(site).of(call.func, site.function):
-            if isinstance(name, str) and ("Dropout" in name or name == INPLACE):
-                return f"right only if `{site.text(call)}` changes nothing and draws no random numbers"
-    return None
-
-
-def _parts(site: Site, test: ast.expr) -> list[ast.expr]:
-    """What `not`, `and` and `or` join, each of which becomes an operand of a torch function."""
-    if isinstance(test, ast.BoolOp):
-        return [part for value in test.values for part in _parts(site, value)]
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _parts(site, test.operand)
-    if isinstance(test, ast.Call) and getattr(test.func, "id", getattr(test.func, "attr", "")) in ("bool", "item"):
-        inner = test.args[0] if test.args else getattr(test.func, "value", None)
-        return _parts(site, inner) if inner is not None else [test]
-    if isinstance(test, ast.Call) and site.call_name(test) in ("torch.equal", "torch.allclose"):
-        return test.args[:2]
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn):
-        return test.comparators  # `2 in x`
-    if isinstance(test, ast.Compare):
-        sides = [side.func.value if _is_item(side) else side for side in (test.left, *test.comparators)]  # type: ignore[attr-defined]
-        return [ast.copy_location(ast.Compare(sides[0], test.ops, sides[1:]), test)]
-    return [test]
-
-
-def _is_item(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "item"
-
-
-def _given(outcome: dict[str | None, ast.expr | tuple[ast.AugAssign, str]]) -> list[ast.expr]:
-    return [value[0].value if isinstance(value, tuple) else value for value in outcome.values()]
 
 
 def _hoisted(site: Site, test: ast.expr) -> tuple[list[str], str]:

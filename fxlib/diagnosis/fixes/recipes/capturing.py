@@ -15,7 +15,7 @@ from fxlib.diagnosis.fixes.tensors import assumed
 _CONVERSIONS = ("int", "float", "bool", "complex")
 
 
-@recipe("if-to-cond")
+@recipe("if-to-cond", assumes="both sides give tensors of the same shapes")
 def if_to_cond(site: Site) -> Draft | None:
     """Replace an `if` with `torch.cond` and a function for each side: both are captured, and one of them runs."""
     node = next(site.nearest(ast.If), None)
@@ -70,7 +70,7 @@ def _returns(block: list[ast.stmt]) -> bool:
     return bool(block) and isinstance(block[-1], ast.Return)
 
 
-@recipe("keep-tensor", general=True)
+@recipe("keep-tensor", assumes="what follows treats a tensor as it treats a number")
 def keep_tensor(site: Site) -> list[Draft]:
     """Replace `x.max().item()`, `float(x.mean())` and `x.tolist()` with the tensor itself if the code computes with it,
     and add `.detach()` if gradients would flow through it."""
@@ -89,10 +89,7 @@ def keep_tensor(site: Site) -> list[Draft]:
             continue
         note = _differs(call, text)
         texts = [text] if text.endswith(".detach()") else [text, f"{text}.detach()"]
-        hazard = assumed(site, tensors=[kept])
-        drafts += [
-            Draft(f"Keep the tensor: {each}", [site.source.replace(call, each)], note, hazard=hazard) for each in texts
-        ]
+        drafts += [Draft(f"Keep the tensor: {each}", [site.source.replace(call, each)], note) for each in texts]
     return drafts
 
 
@@ -103,7 +100,7 @@ def _differs(call: ast.Call, text: str) -> str | None:
     return other and f"differs if `{text}` is {other}"
 
 
-@recipe("item-of-tensor", general=True)
+@recipe("item-of-tensor", assumes="the tensor holds ints")
 def item_of_tensor(site: Site) -> Draft | None:
     """Replace `int(lengths.max())` with `lengths.max().item()`, which is exported as a symbol."""
     for call in site.nearest(ast.Call):
@@ -119,7 +116,7 @@ def item_of_tensor(site: Site) -> Draft | None:
     return None
 
 
-@recipe("torch-math", general=True)
+@recipe("torch-math", assumes="what follows treats a tensor as it treats a number")
 def torch_math(site: Site) -> list[Draft]:
     """Replace `math.sqrt(x.sum())` with `torch.sqrt(x.sum())`, with `.detach()` if gradients would flow through it."""
     for call in site.nearest(ast.Call):
@@ -140,7 +137,7 @@ def torch_math(site: Site) -> list[Draft]:
     return []
 
 
-@recipe("mask-to-where", general=True)
+@recipe("mask-to-where", assumes="the mask has the shape of the tensor, and some of it is true")
 def mask_to_where(site: Site) -> Draft | None:
     """Replace `x[mask].sum()` and `x[mask].mean()` with `torch.where`, which keeps the size."""
     for call in site.nearest(ast.Call):
@@ -165,7 +162,7 @@ def mask_to_where(site: Site) -> Draft | None:
     return None
 
 
-@recipe("check-condition", general=True)
+@recipe("check-condition")
 def check_condition(site: Site) -> list[Draft]:
     """State the condition on a data-dependent size with `torch._check` before the code that needs it."""
     statement = site.statement
@@ -210,7 +207,7 @@ def _is_number(test: ast.expr) -> bool:
     return owner == "math" or (isinstance(function, ast.Name) and function.id in _CONVERSIONS)
 
 
-@recipe("assert-async", general=True)
+@recipe("assert-async", assumes="nobody catches the AssertionError: on a GPU it comes later")
 def assert_async(site: Site) -> Draft | None:
     """Replace `assert c, m` on tensor values with `torch._assert_async(c, m)`, which is exported."""
     statement = site.statement
@@ -223,7 +220,7 @@ def assert_async(site: Site) -> Draft | None:
     return Draft("Check with torch._assert_async", [*edits, site.source.replace(statement, text)], note)
 
 
-@recipe("stack-tensors", general=True)
+@recipe("stack-tensors", assumes="the tensors have one dtype, and their gradients may flow on")
 def stack_tensors(site: Site) -> Draft | None:
     """Replace `torch.tensor([a, b])` of tensors with `torch.stack([a, b])`."""
     for call in site.nearest(ast.Call):
@@ -238,7 +235,7 @@ def stack_tensors(site: Site) -> Draft | None:
     return None
 
 
-@recipe("state-to-buffer")
+@recipe("state-to-buffer", assumes="nobody else writes to the attribute, and saved weights may get another entry")
 def state_to_buffer(site: Site) -> Draft | None:
     """Keep a counter or tensor that forward stores in an attribute in a buffer, which is part of the program."""
     owner = site.source.class_of(site.node)
@@ -310,7 +307,7 @@ def _written(site: Site, node: ast.AST, me: str, name: str) -> tuple[str, ast.ex
     return None
 
 
-@recipe("slice-table", general=True)
+@recipe("slice-table", assumes="the table is at least as long as the input")
 def slice_table(site: Site) -> list[Draft]:
     """Replace `x + self.position` with `x + self.position[:, : x.shape[1]]`, for all sizes up to that of the tensor."""
     drafts = []
@@ -326,7 +323,7 @@ def slice_table(site: Site) -> list[Draft]:
     return drafts
 
 
-@recipe("data-to-detach", general=True)
+@recipe("data-to-detach", assumes="nothing counts on changes of `.data` that autograd does not see")
 def data_to_detach(site: Site) -> Draft | None:
     """Replace `x.data` with `x.detach()` in the whole method."""
     if site.function is None:
@@ -340,7 +337,7 @@ def data_to_detach(site: Site) -> Draft | None:
     return Draft("Use .detach()", edits) if edits else None
 
 
-@recipe("copy-without-grad", general=True)
+@recipe("copy-without-grad")
 def copy_without_grad(site: Site) -> Draft | None:
     """Replace `self.weight.data = v` with `self.weight.copy_(v)` under `torch.no_grad()`."""
     statement = site.statement

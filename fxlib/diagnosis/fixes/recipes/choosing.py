@@ -22,7 +22,7 @@ class _Rows(NamedTuple):
     of: ast.expr
 
 
-@recipe("rows-by-mask", general=True)
+@recipe("rows-by-mask", assumes="the loop has no other effect")
 def rows_by_mask(site: Site) -> Draft | None:
     """Replace `rows = [row for row in x if c]` and `torch.stack(rows)` with `rows = x[mask]`, or a loop with `append`
     likewise."""
@@ -102,7 +102,7 @@ def _loop(site: Site) -> _Rows | None:
     return _Rows(owner.id, site.operand(rows), _of_all(site, node.test, kept.id, rows), empty, loop, rows)
 
 
-@recipe("slice-without-asking", general=True)
+@recipe("slice-without-asking", assumes="the bound is an int that is not negative")
 def slice_without_asking(site: Site) -> Draft | None:
     """Replace `if len(x) > n: x = x[:n]` with `x = x[:n]`, which does not change a shorter `x`."""
     node = next(site.nearest(ast.If), None)
@@ -137,7 +137,7 @@ _EMPTY = {"==": 0, "<": 1, "<=": 0}
 _FILLED = {">": 0, "!=": 0, ">=": 1}
 
 
-@recipe("without-empty-case")
+@recipe("without-empty-case", assumes="the code does nothing for an empty tensor")
 def without_empty_case(site: Site) -> Draft | None:
     """Remove `if len(rows) == 0: continue` and `if mask.any():` before code that does nothing for an empty tensor."""
     node = next(site.nearest(ast.If), None)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names
-from fxlib.diagnosis.fixes.recipes.branches import if_to_where, note_of
+from fxlib.diagnosis.fixes.recipes.branches import COMPUTED, if_to_where, note_of
 from fxlib.diagnosis.fixes.source import FunctionNode
-from fxlib.diagnosis.fixes.tensors import assumed
 
 __all__ = ["SETTINGS"]
 
@@ -27,7 +26,7 @@ SETTINGS = {
 _SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
 
 
-@recipe("only-in-python", general=True)
+@recipe("only-in-python")
 def only_in_python(site: Site) -> Draft | None:
     """Put a statement that prints, logs, writes a file or reads a clock under
     `if not torch.compiler.is_compiling():`."""
@@ -92,7 +91,7 @@ def _using(names: set[str], function: FunctionNode) -> list[ast.stmt]:
     return found
 
 
-@recipe("say-and-choose", general=True)
+@recipe("say-and-choose", assumes=COMPUTED)
 def say_and_choose(site: Site) -> Draft | None:
     """Replace `if c: print(m); x = y` with `torch.where`, and print only when not compiling."""
     node = next(site.nearest(ast.If), None)
@@ -128,17 +127,16 @@ def say_and_choose(site: Site) -> Draft | None:
     )
 
 
-@recipe("without-copy", general=True)
+@recipe("without-copy", assumes="nothing is done to the copy")
 def without_copy(site: Site) -> Draft | None:
     """Replace `copy.deepcopy(self.inner)` in forward with `self.inner`."""
     for call in site.nearest(ast.Call):
         if site.call_name(call) in ("copy.deepcopy", "copy.copy") and len(call.args) == 1:
-            hazard = "what is done to the copy is then done to the original"
-            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))], hazard=hazard)
+            return Draft("Use it without a copy", [site.source.replace(call, site.text(call.args[0]))])
     return None
 
 
-@recipe("without-script")
+@recipe("without-script", assumes="nobody uses what TorchScript adds to the module")
 def without_script(site: Site) -> Draft | None:
     """Replace `torch.jit.script(Inner())` with `Inner()`, and remove `@torch.jit.script`."""
     attributes = {node.attr for node in ast.walk(site.node) if isinstance(node, ast.Attribute)}
@@ -160,7 +158,7 @@ def without_script(site: Site) -> Draft | None:
     return None
 
 
-@recipe("hoist-definition", general=True)
+@recipe("hoist-definition")
 def hoist_definition(site: Site) -> Draft | None:
     """Move a class or function that forward defines to module level."""
     statement = site.statement
@@ -181,7 +179,7 @@ def hoist_definition(site: Site) -> Draft | None:
     return Draft(f"Define {statement.name} outside of forward", [moved, removed])
 
 
-@recipe("exclude-from-compile", kind="around")
+@recipe("exclude-from-compile", kind="around", assumes="the graph may be interrupted there")
 def exclude_from_compile(site: Site) -> Draft | None:
     """As a workaround, make the call through `torch.compiler.disable`, so that the code around it stays compiled."""
     for node in [site.node, *site.source.ancestors(site.node)]:
@@ -223,7 +221,7 @@ def _at_the_top(site: Site, text: str) -> Edit:
     return site.source.insert_line(after + 1, f"\n{text}")
 
 
-@recipe("identity-to-is", general=True)
+@recipe("identity-to-is", assumes="none of them is another view of the same tensor")
 def identity_to_is(site: Site) -> Draft | None:
     """Replace `id(x) == id(y)` and `x.data_ptr() == y.data_ptr()` with `x is y`."""
     for node in site.nearest(ast.Compare):
@@ -234,8 +232,7 @@ def identity_to_is(site: Site) -> Draft | None:
             continue
         word = "is" if isinstance(node.ops[0], ast.Eq) else "is not"
         text = f"{site.operand(sides[0])} {word} {site.operand(sides[1])}"  # type: ignore[arg-type]
-        hazard = "two views of one tensor differ"
-        return Draft(f"Compare with `{word}`", [site.source.replace(node, text)], hazard=hazard)
+        return Draft(f"Compare with `{word}`", [site.source.replace(node, text)])
     return None
 
 
@@ -248,7 +245,7 @@ def _identified(node: ast.expr) -> ast.expr | None:
     return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "data_ptr" else None
 
 
-@recipe("plain-parameter")
+@recipe("plain-parameter", assumes="nobody asks whether it is a parameter")
 def plain_parameter(site: Site) -> Draft | None:
     """Replace `nn.Parameter(v)` in forward with `v`: a parameter that each call creates is never trained."""
     for call in site.nearest(ast.Call):
@@ -257,7 +254,7 @@ def plain_parameter(site: Site) -> Draft | None:
     return None
 
 
-@recipe("sorted-to-sort", general=True)
+@recipe("sorted-to-sort", assumes="equal items may change places")
 def sorted_to_sort(site: Site) -> Draft | None:
     """Replace `sorted(x, key=lambda v: v.item())` with `x.sort().values.unbind()`."""
     for call in site.nearest(ast.Call):
@@ -269,8 +266,7 @@ def sorted_to_sort(site: Site) -> Draft | None:
             return None
         order = f"descending={site.text(reverse)}" if reverse is not None else ""
         text = f"{site.operand(call.args[0])}.sort({order}).values.unbind()"
-        hazard = assumed(site, tensors=[call.args[0]])
-        return Draft("Sort with torch", [site.source.replace(call, text)], hazard=hazard)
+        return Draft("Sort with torch", [site.source.replace(call, text)])
     return None
 
 
@@ -286,7 +282,7 @@ def _item_of_argument(node: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id == node.args.args[0].arg
 
 
-@recipe("all-of-list")
+@recipe("all-of-list", assumes="all of them can be computed for every input")
 def all_of_list(site: Site) -> Draft | None:
     """Replace `self.experts[which](x)` with calls of all experts, and select one of their results."""
     for call in site.nearest(ast.Call):

@@ -7,11 +7,11 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import local_names, surely_bound
-from fxlib.diagnosis.fixes.recipes.branches import note_of, where_hazard
+from fxlib.diagnosis.fixes.recipes.branches import note_of
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 
 
-@recipe("raise-to-assert", general=True)
+@recipe("raise-to-assert", assumes="nobody catches the exception that was raised")
 def raise_to_assert(site: Site) -> Draft | None:
     """Replace `if c: raise E(m)` on tensor values with `torch._assert_async(torch.logical_not(c), m)`, which is part of
     the program."""
@@ -31,11 +31,10 @@ def raise_to_assert(site: Site) -> Draft | None:
     edits = [*dict.fromkeys([*edits, *more, *condition[1]]), site.source.replace(node, call)]
     kind = raised.func if isinstance(raised, ast.Call) else raised
     name = site.text(kind) if kind is not None else "the exception"
-    hazard = where_hazard(site, [node.test], [], True)
-    return Draft("Check with torch._assert_async", edits, f"raises RuntimeError where it raised {name}", hazard=hazard)
+    return Draft("Check with torch._assert_async", edits, f"raises RuntimeError where it raised {name}")
 
 
-@recipe("fill-where", general=True)
+@recipe("fill-where", assumes="the value can be computed in every call")
 def fill_where(site: Site) -> Draft | None:
     """Replace `if not self.ready: self.mean.copy_(m)`, which fills a buffer in the first call, with
     `self.mean.copy_(torch.where(…, m, self.mean))`."""
@@ -55,8 +54,7 @@ def fill_where(site: Site) -> Draft | None:
         lines.append(f"{site.text(tensor)}.copy_({where}({name}, {site.text(value)}, {site.text(tensor)}))")
     text = ("\n" + site.source.indent_of(node)).join(lines)
     edits = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace(node, text)]
-    hazard = where_hazard(site, [node.test], [], True)
-    return Draft("Fill with torch.where", edits, "the value is computed in every call", hazard=hazard)
+    return Draft("Fill with torch.where", edits, "the value is computed in every call")
 
 
 def _filled(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
@@ -69,7 +67,7 @@ def _filled(statement: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
     return call.func.value, call.args[0]
 
 
-@recipe("continue-to-where", general=True)
+@recipe("continue-to-where", assumes="the step can be computed whatever the condition is, with the same shape")
 def continue_to_where(site: Site) -> Draft | None:
     """Replace `if c: continue` before a final `x = f(x)` of a loop with `x = torch.where(c, x, f(x))`."""
     node = next(site.nearest(ast.If), None)
@@ -91,11 +89,10 @@ def continue_to_where(site: Site) -> Draft | None:
     start, end = site.source.range_of(node)[0], site.source.range_of(rest[0])[1]
     changes: list[Edit] = [*dict.fromkeys([*edits, *condition[1]]), site.source.replace_range(start, end, text)]
     note = note_of(site, "the skipped part is computed as well", rest)
-    hazard = where_hazard(site, [node.test], [rest[0].value], True)
-    return Draft("Choose with torch.where", changes, note, hazard=hazard)
+    return Draft("Choose with torch.where", changes, note)
 
 
-@recipe("unchecked-distribution", general=True)
+@recipe("unchecked-distribution", assumes="the arguments are valid: they are no longer checked")
 def unchecked_distribution(site: Site) -> Draft | None:
     """Replace `Normal(m, s)` with `Normal(m, s, validate_args=False)`, since its checks need the arguments' values."""
     for call in site.nearest(ast.Call):

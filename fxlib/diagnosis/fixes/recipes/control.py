@@ -166,7 +166,7 @@ def split_comparison_text(site: Site, node: ast.Compare) -> str:
     return " & ".join(parts)
 
 
-@recipe("split-comparison", general=True)
+@recipe("split-comparison")
 def split_comparison(site: Site) -> Draft | None:
     """Replace `low < x < high` with two comparisons that are joined by `&`."""
     for node in site.nearest(ast.Compare):
@@ -182,7 +182,7 @@ def split_comparison(site: Site) -> Draft | None:
     return None
 
 
-@recipe("torch-assert", general=True)
+@recipe("torch-assert")
 def torch_assert(site: Site) -> Draft | None:
     """Replace `assert c, m` with `torch._assert(c, m)`, which is recorded."""
     statement = site.statement
@@ -234,7 +234,7 @@ def _message(site: Site, message: ast.expr | None, condition: ast.expr) -> str:
     return quote + " ".join(words.split()).replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
 
 
-@recipe("torch-maximum", general=True)
+@recipe("torch-maximum")
 def torch_maximum(site: Site) -> Draft | None:
     """Replace `max(a, b)` of two tensors with `torch.maximum(a, b)`."""
     for call in site.nearest(ast.Call):

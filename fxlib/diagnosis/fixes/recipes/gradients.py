@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import analyse
 
 
-@recipe("func-grad")
+@recipe("func-grad", assumes="the function can be called again, and keeps nothing")
 def func_grad(site: Site) -> Draft | None:
     """Replace `y = f(x)` and `torch.autograd.grad(y, x, create_graph=True)` with `torch.func.grad` of a function that
     computes `y` from `x`."""

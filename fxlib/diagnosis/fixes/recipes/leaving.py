@@ -9,7 +9,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded
 from fxlib.diagnosis.fixes.names import inputs_of, local_names, surely_bound
-from fxlib.diagnosis.fixes.recipes.branches import note_of, where_hazard
+from fxlib.diagnosis.fixes.recipes.branches import HAZARD, note_of
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 from fxlib.diagnosis.fixes.source import FunctionNode
 
@@ -32,7 +32,7 @@ class _Left:
     carried: list[str]
 
 
-@recipe("leave-to-mask", general=True)
+@recipe("leave-to-mask", assumes="all steps can be computed, whatever the condition is")
 def leave_to_mask(site: Site) -> Draft | None:
     """Replace `if c: break` and `if c: return y` in a `for` with a mask: all steps are computed, and `torch.where`
     keeps the values from the end of the original loop."""
@@ -59,7 +59,7 @@ def leave_to_mask(site: Site) -> Draft | None:
             (site.source.replace(test, switched(0, site.text(test))),),
             tuple(_written(site, left, switched(0, condition[0]), condition[1], like, names)),
         ),
-        hazard=where_hazard(site, [test], _values(left), fine),
+        hazard=None if fine else HAZARD,
     )
 
 

@@ -13,7 +13,7 @@ _NOTE = "torch.fx does not trace torch.while_loop"
 _WHILE = "torch.while_loop"
 
 
-@recipe("to-while-loop")
+@recipe("to-while-loop", assumes="each step gives tensors of the same shapes")
 def to_while_loop(site: Site) -> Draft | None:
     """Replace `while x.norm() < 10` and `for i in range(n.item())` with a loop that is part of the graph."""
     statement = site.statement

@@ -15,19 +15,22 @@ _LAYER_NAMES = re.compile(
 )
 
 
+_STAYS = "the attribute stays such a container: nobody assigns a list to it later"
+
+
 def _initialiser(owner: ast.ClassDef | None) -> ast.FunctionDef | None:
     if owner is None:
         return None
     return next((s for s in owner.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
 
 
-@recipe("module-list", kind="module")
+@recipe("module-list", kind="module", assumes=_STAYS)
 def module_list(site: Site) -> Draft | None:
     """Replace the list of `self.layers = [nn.Linear(..), ..]` with `nn.ModuleList`, a dict with `nn.ModuleDict`."""
     return _container(site, "torch.nn.ModuleList", "torch.nn.ModuleDict", _makes_module)
 
 
-@recipe("parameter-list", kind="module")
+@recipe("parameter-list", kind="module", assumes=_STAYS)
 def parameter_list(site: Site) -> Draft | None:
     """Replace the list of `self.scales = [nn.Parameter(..)]` with `nn.ParameterList([..])`."""
     return _container(site, "torch.nn.ParameterList", "torch.nn.ParameterDict", _makes_parameter)
@@ -93,13 +96,7 @@ def _container(site: Site, list_class: str, dict_class: str, holds) -> Draft | N
         return None
     title = f"Register {' and '.join(names)} with {list_class.replace('torch.nn', 'nn')}"
     note = "its parameters then belong to the module: state_dict, optimizers and .to() include them"
-    adds = next(filter(None, (_added_in(site, name.removeprefix("self.")) for name in names)), None)
-    return Draft(title, edits, note, hazard=adds and f"{adds} adds it to a list")
-
-
-def _added_in(site: Site, attribute: str) -> str | None:
-    """Another file that adds a list to the attribute, which only lists can be added to."""
-    return site.mentioned(rf"\.{attribute}\s*\+[^=]|\+\s*(\w+\.)+{attribute}\b")
+    return Draft(title, edits, note)
 
 
 _OF_LISTS = {"remove", "index", "count", "copy", "sort", "reverse", "clear", "setdefault", "popitem", "get", "fromkeys"}
@@ -184,7 +181,11 @@ _DROPOUTS = {
 }  # fmt: skip
 
 
-@recipe("dropout-module", kind="module")
+@recipe(
+    "dropout-module",
+    kind="module",
+    assumes="only train() and eval() change the mode, and the rate stays as it is constructed",
+)
 def dropout_module(site: Site) -> Draft | None:
     """Replace `F.dropout(x, p, training=self.training)` with an `nn.Dropout` that `__init__` creates."""
     owner, function = site.source.class_of(site.node), site.function
@@ -216,46 +217,7 @@ def dropout_module(site: Site) -> Draft | None:
             return None
         use = site.source.replace(call, f"{me}.{attribute}({site.text(given['input'])})")
         title = f"Use nn.{_DROPOUTS[name]}, which follows train() and eval()"
-        hazard = _may_change(site, given.get("p")) or _may_be_refused(site, call, [given["p"]] if "p" in given else [])
-        hazard = hazard or _children_are_used(site, r"\w*Dropout")
-        return Draft(title, [*edits, insertion, use], hazard=hazard)
-    return None
-
-
-def _may_change(site: Site, given: ast.expr | None) -> str | None:
-    """Why a layer that keeps what its constructor was given may be wrong."""
-    attributes = [each.attr for each in ast.walk(given or ast.Pass()) if isinstance(each, ast.Attribute)]
-    if any(isinstance(each, ast.Subscript | ast.Call) for each in ast.walk(given or ast.Pass())) or len(attributes) > 1:
-        return "the layer keeps what it was given by the constructor"
-    for name in attributes:
-        writer = site.mentioned(rf"(\.{name}\s*[-+*/]?=[^=]|['\"]{name}['\"])")
-        if writer is not None:
-            return f"{writer} may change `{name}`, and the layer keeps what it was given by the constructor"
-    return None
-
-
-def _may_be_refused(site: Site, call: ast.Call, settings: list[ast.expr]) -> str | None:
-    """Whether forward may not come to the call, as where it asks first whether the rate is None: the constructor always
-    makes the layer."""
-    if all(isinstance(each, ast.Constant) for each in settings):
-        return None
-    around = list(site.source.ancestors(call))
-    branches = any(isinstance(each, ast.If | ast.IfExp | ast.BoolOp | ast.Try | ast.Match) for each in around)
-    returns = (each.lineno for each in ast.walk(site.function or call) if isinstance(each, ast.Return))
-    if branches or any(line < call.lineno for line in returns):
-        return "the constructor makes the layer even where forward does not use it"
-    return None
-
-
-def _children_are_used(site: Site, layer: str) -> str | None:
-    """Why another child, of a class with a name like that, may change what a module does: somebody in the project goes
-    through the children of any module, or through the modules and asks for such a one."""
-    for asks in ([r"\b(named_)?children\(|\b_modules\b"], [r"\bmodules\(\)|\.apply\(", rf"\b{layer}\b(?!\()"]):
-        if all(re.search(each, site.source.text) for each in asks):
-            return "the file goes through the children of a module, of which there is one more"
-        reader = site.mentioned(*asks)
-        if reader is not None:
-            return f"{reader} goes through the children of a module, of which there is one more"
+        return Draft(title, [*edits, insertion, use])
     return None
 
 
@@ -271,7 +233,7 @@ def _written_later(site: Site, owner: ast.ClassDef, attributes: set[str]) -> boo
     )
 
 
-@recipe("instance-forward", kind="module")
+@recipe("instance-forward", kind="module", assumes="nobody calls forward without an instance")
 def instance_forward(site: Site) -> Draft | None:
     """Make a static or class method `forward` an ordinary method: remove the decorator and add `self`."""
     owner, function = site.source.class_of(site.node), site.node
@@ -282,17 +244,17 @@ def instance_forward(site: Site) -> Draft | None:
         return None
     if f"{owner.name}.{function.name}" in map(ast.unparse, ast.walk(site.source.tree)):
         return None  # something calls it without an instance
-    caller = site.mentioned(rf"\b{owner.name}\.{function.name}\b")
     start = (decorator.lineno, decorator.col_offset - 1)
     edits = [site.source.replace_range(start, (function.lineno, function.col_offset), "")]
     if decorator.id == "staticmethod":
         first = arguments[0].lineno, arguments[0].col_offset
         edits.append(site.source.replace_range(first, first, "self, "))
-    hazard = caller and f"{caller} calls it without an instance"
-    return Draft("Make forward a method", edits, hazard=hazard)
+    return Draft("Make forward a method", edits)
 
 
-@recipe("module-in-init", kind="module")
+@recipe(
+    "module-in-init", kind="module", assumes="every call may use the same layer, with the settings of the constructor"
+)
 def module_in_init(site: Site) -> Draft | None:
     """Create a layer that forward creates, such as `nn.ReLU()(x)`, in `__init__` instead."""
     owner, function = site.source.class_of(site.node), site.function
@@ -319,12 +281,9 @@ def module_in_init(site: Site) -> Draft | None:
         read = {n.attr for each in settings for n in ast.walk(each) if isinstance(n, ast.Attribute)}
         if _written_later(site, owner, read):
             return None
-        changes = next(filter(None, (_may_change(site, each) for each in settings)), None)
-        changes = changes or _may_be_refused(site, call, settings)
         note = "the layer is created once instead of in every call"
         edits = [insertion, site.source.replace(made, f"{me}.{attribute}")]
-        hazard = changes or _children_are_used(site, dotted.rpartition(".")[2])
-        return Draft("Create the layer in __init__", edits, note, hazard=hazard)
+        return Draft("Create the layer in __init__", edits, note)
     return None
 
 

@@ -17,7 +17,7 @@ __all__ = ["torch_call"]
 _NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
 
 
-@recipe("floor-div", general=True)
+@recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
     """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
@@ -70,9 +70,11 @@ def _product(site: Site, factors: list[ast.expr]) -> str:
 
 def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
     """Whether an expression of sizes may be below 0: something is subtracted in it, or where a name in it gets its
-    value."""
-    if (isinstance(node, ast.expr) and is_size(node)) or isinstance(node, ast.Attribute):
+    value, or it is a setting that may be anything."""
+    if isinstance(node, ast.expr) and is_size(node):
         return False
+    if isinstance(node, ast.Attribute):
+        return node.attr != "shape" and not is_positive(site, node)
     if isinstance(node, ast.Call) and site.call_name(node) in ("abs", "len"):
         return False
     if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Sub):
@@ -84,7 +86,9 @@ def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset
     if isinstance(node, ast.Name):
         if node.id in seen or site.function is None:
             return False
-        values = _values_of(site.function, node.id)
+        values = list(_values_of(site.function, node.id))
+        if not values:
+            return not is_positive(site, node)
         return any(_may_be_negative(site, value, seen | {node.id}) for value in values)
     return any(_may_be_negative(site, child, seen) for child in ast.iter_child_nodes(node))
 
@@ -109,7 +113,7 @@ def _binds_tighter(site: Site, node: ast.AST) -> bool:
     )
 
 
-@recipe("drop-float", general=True)
+@recipe("drop-float")
 def drop_float(site: Site) -> Draft | None:
     """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
     for call in site.nearest(ast.Call):
@@ -137,7 +141,7 @@ def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and node in parent.args
 
 
-@recipe("divmod-ops", general=True)
+@recipe("divmod-ops")
 def divmod_ops(site: Site) -> Draft | None:
     """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
@@ -229,7 +233,7 @@ _MATH_NAMES = {"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "sin", "c
 _CONSTANTS = {"pi", "e", "inf", "nan"}
 
 
-@recipe("np-to-torch", general=True)
+@recipe("np-to-torch")
 def np_to_torch(site: Site) -> Draft | None:
     """Replace `np.sqrt(x)` with `torch.sqrt(x)`, or with `math.sqrt(n)` for a size, which torch.fx records."""
     for call in site.nearest(ast.Call):
@@ -278,7 +282,7 @@ _SCALARS = {
 }
 
 
-@recipe("to-python-number", general=True)
+@recipe("to-python-number")
 def to_python_number(site: Site) -> Draft | None:
     """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `e.item()`."""
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.fresh import is_fresh
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
 from fxlib.diagnosis.fixes.names import inputs_of, self_name
 from fxlib.diagnosis.fixes.recipes.sizes import DEFAULT_DTYPE
-from fxlib.diagnosis.fixes.tensors import assumed
 
 
-@recipe("randn-like")
+@recipe("randn-like", assumes="the input is on the CPU, in the usual order in memory")
 def randn_like(site: Site) -> Draft | None:
     """Replace `torch.randn(x.shape)` with `torch.randn_like(x, dtype=torch.get_default_dtype())`, or with
     `torch.randn_like(x)` where it asks for the dtype of `x`, and `rand` with `rand_like`."""
@@ -101,7 +99,7 @@ def seed_wrapped(site: Site) -> Draft | None:
     return Draft(f"Seed in a function wrapped with torch.fx.wrap: {helper}", edits)
 
 
-@recipe("device-of-input", general=True)
+@recipe("device-of-input", assumes="the input is a tensor on the device of the model")
 def device_of_input(site: Site) -> Draft | None:
     """Replace `device=self.buffer.device` with `device=x.device`, where `x` is the first input."""
     function = site.function
@@ -115,8 +113,7 @@ def device_of_input(site: Site) -> Draft | None:
             root = root.value
         if node.attr == "device" and isinstance(root, ast.Name) and root.id == me and inputs:
             edit = site.source.replace(node, f"{inputs[0]}.device")
-            hazard = assumed(site, tensors=[ast.Name(inputs[0])])
-            return Draft(f"Use the device of {inputs[0]}", [edit], hazard=hazard)
+            return Draft(f"Use the device of {inputs[0]}", [edit])
     return None
 
 
@@ -144,7 +141,7 @@ def wrap_top_level(site: Site) -> Draft | None:
     return Draft("Call torch.fx.wrap at module scope", [*wrap_call(site.source, name), removal])
 
 
-@recipe("detach", general=True)
+@recipe("detach", assumes="the block computes tensors, and none of them is an input")
 def detach(site: Site) -> Draft | None:
     """Replace `with torch.no_grad(): y = f(x)` with `y = f(x).detach()`, for a block of plain assignments."""
     for node in [site.statement]:
@@ -165,15 +162,11 @@ def detach(site: Site) -> Draft | None:
             lines.append(f"{site.text(statement.targets[0])} = {site.operand(statement.value)}.detach()")
         note = "autograd still records the operations before detach()"
         edit = site.source.replace(node, ("\n" + indent).join(lines))
-        values = [each.value for each in node.body]  # type: ignore[attr-defined]
-        hazard = assumed(site, tensors=values)
-        if hazard is None and not all(is_fresh(site, each) for each in values):
-            hazard = "right only if none of the values is an input itself, whose gradient goes on"
-        return Draft("Use detach(), which is recorded", [edit], note, hazard=hazard)
+        return Draft("Use detach(), which is recorded", [edit], note)
     return None
 
 
-@recipe("list-of-generator", general=True)
+@recipe("list-of-generator", assumes="all of it is read, and once")
 def list_of_generator(site: Site) -> Draft | None:
     """Replace an argument that is a set or a generator with a tuple or a list."""
     for node in [*ast.walk(site.node), *site.nearest(ast.Set, ast.GeneratorExp)]:

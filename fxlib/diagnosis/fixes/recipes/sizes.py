@@ -12,7 +12,7 @@ from fxlib.diagnosis.fixes.tensors import assumed
 __all__ = ["DEFAULT_DTYPE", "names_of", "of_a_list"]
 
 
-@recipe("len-to-shape", general=True)
+@recipe("len-to-shape")
 def len_to_shape(site: Site) -> Draft | None:
     """Replace `len(x)` with `x.shape[0]`, and `len(x.shape)` with `x.ndim`."""
     for call in site.nearest(ast.Call):
@@ -41,7 +41,7 @@ def tuple_text(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-@recipe("unpack-index", general=True)
+@recipe("unpack-index")
 def unpack_index(site: Site) -> Draft | None:
     """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
     `b, c, h = *x.shape, self.heads` likewise."""
@@ -125,7 +125,7 @@ def _is_read(site: Site, name: ast.expr) -> bool:
     )
 
 
-@recipe("drop-list", general=True)
+@recipe("drop-list")
 def drop_list(site: Site) -> Draft | None:
     """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
@@ -155,6 +155,9 @@ def names_of(site: Site, value: ast.expr) -> list[ast.expr]:
 def of_a_list(site: Site, *targets: ast.expr) -> str | None:
     """What a statement does with the list that no run may come to, and a tuple cannot."""
     names = {each.id for each in targets if isinstance(each, ast.Name)}
+    for node in ast.walk(site.function or site.source.tree):
+        if isinstance(node, ast.AugAssign) and getattr(node.target, "id", None) in names:
+            return f"`{site.text(node)}` may need a list"
     read = [
         node
         for node in ast.walk(site.function or site.source.tree)
@@ -189,7 +192,7 @@ def _takes_tuple(site: Site, node: ast.expr, above: ast.AST | None) -> bool:
     return name in _TAKING or name.startswith("torch.") or method in _OF_SIZES or method.startswith("new_")
 
 
-@recipe("drop-variable", general=True)
+@recipe("drop-variable", assumes="no gradient ends at it")
 def drop_variable(site: Site) -> Draft | None:
     """Replace `Variable(x)` with `x`: a tensor is a variable since PyTorch 0.4."""
     for call in site.nearest(ast.Call):
@@ -249,7 +252,7 @@ def count_hazard(site: Site, call: ast.AST) -> str | None:
     )
 
 
-@recipe("fixed-count", general=True)
+@recipe("fixed-count")
 def fixed_count(site: Site) -> Draft | None:
     """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
@@ -279,7 +282,7 @@ def fixed_count(site: Site) -> Draft | None:
     )
 
 
-@recipe("unpack-count", general=True)
+@recipe("unpack-count")
 def unpack_count(site: Site) -> Draft | None:
     """Replace `q, k, v = map(f, qkv)` with `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
     unpacking = _unpacking(site)
@@ -319,7 +322,7 @@ def _are_sizes(site: Site, arguments: list[ast.expr]) -> bool:
     )
 
 
-@recipe("size-tuple", general=True)
+@recipe("size-tuple")
 def size_tuple(site: Site) -> list[Draft]:
     """Replace `torch.zeros(n, 4)` with `torch.zeros((n, 4))`, and `torch.BoolTensor(x.size())` with `torch.empty`."""
     makers = {"zeros", "ones", "empty", "rand", "randn"}
@@ -346,7 +349,7 @@ def size_tuple(site: Site) -> list[Draft]:
     return []
 
 
-@recipe("flip", general=True)
+@recipe("flip")
 def flip(site: Site) -> list[Draft]:
     """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
@@ -377,7 +380,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 DEFAULT_DTYPE = "torch.get_default_dtype"
 
 
-@recipe("new-zeros", general=True)
+@recipe("new-zeros")
 def new_zeros(site: Site) -> Draft | None:
     """Replace `torch.zeros(3)` with `x.new_zeros(3, dtype=torch.get_default_dtype())`, which is recorded and creates a
     tensor in every call."""

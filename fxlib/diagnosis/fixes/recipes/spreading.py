@@ -13,7 +13,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import assumed
 
 
-@recipe("star-concat", general=True)
+@recipe("star-concat")
 def star_concat(site: Site) -> Draft | None:
     """Replace `(*shape, -1, d)` with `shape + (-1, d)`: an addition of tuples is recorded."""
     for display in site.nearest(ast.Tuple, ast.List):
@@ -50,7 +50,7 @@ def concatenated(site: Site, items: list[ast.expr]) -> str:
     return " + ".join(parts)
 
 
-@recipe("view-concat", general=True)
+@recipe("view-concat")
 def view_concat(site: Site) -> Draft | None:
     """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
     for call in site.nearest(ast.Call):
@@ -65,7 +65,7 @@ def view_concat(site: Site) -> Draft | None:
     return None
 
 
-@recipe("index-star", general=True)
+@recipe("index-star")
 def index_star(site: Site) -> Draft | None:
     """Replace `mix(*torch.split(x, 2))` with `parts = torch.split(x, 2)` and `mix(parts[0], parts[1])`."""
     for call in site.nearest(ast.Call):
@@ -86,8 +86,8 @@ def index_star(site: Site) -> Draft | None:
         items = ", ".join(f"{name}[{i}]" for i in range(count))
         title, edits = f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)]
         called = _callee(site, call)
-        taken = called is not None and not called.args.defaults and _taken(site, call) is not None
-        sure = static_count(value) is not None or taken
+        plain = isinstance(call.func, ast.Name) and called is not None and not called.args.defaults
+        sure = static_count(value) is not None or (plain and _taken(site, call) is not None)
         hazard = count_hazard(site, value) if sure else f"right only for {count} items"
         return Draft(title, edits, first=True, hazard=hazard)
     return None
@@ -104,7 +104,7 @@ def _taken(site: Site, call: ast.Call) -> int | None:
     return required - (len(call.args) - 1) - len(given & set(names[:required])) or None
 
 
-@recipe("name-arguments", general=True)
+@recipe("name-arguments", assumes="the called function takes these arguments only")
 def name_arguments(site: Site) -> Draft | None:
     """Replace `**kwargs` or `*args` that a function passes on with the named arguments of the called function."""
     function = site.function
@@ -224,7 +224,7 @@ def _defaults(function: FunctionNode) -> dict[str, ast.expr]:
     return defaults | {a.arg: d for a, d in only if d is not None}
 
 
-@recipe("index-mapping", general=True)
+@recipe("index-mapping", assumes="it always has these keys, and no others")
 def index_mapping(site: Site) -> Draft | None:
     """Replace `combine(**batch)` with `combine(left=batch["left"])`, with the keys that the called function takes."""
     for call in site.nearest(ast.Call):
@@ -251,7 +251,7 @@ def index_mapping(site: Site) -> Draft | None:
     return None
 
 
-@recipe("dict-union", general=True)
+@recipe("dict-union")
 def dict_union(site: Site) -> Draft | None:
     """Replace `losses.update(d)` with `losses = losses | d`, which is recorded."""
     statement = site.statement

@@ -13,7 +13,7 @@ _TITLE = "Remove the type test: {} is a tensor"
 _NOTE = "the branch for values that are not tensors is removed"
 
 
-@recipe("drop-type-test", general=True)
+@recipe("drop-type-test", assumes="it is a tensor in every call")
 def drop_type_test(site: Site) -> Draft | None:
     """Remove `isinstance(x, torch.Tensor)` where it is always true, and keep the branch for tensors."""
     for node in [*site.nearest(ast.Call, ast.Compare), *_test_of(site)]:
@@ -21,8 +21,7 @@ def drop_type_test(site: Site) -> Draft | None:
         if value is None:
             continue
         edit = _without(site, node)
-        title, hazard = _TITLE.format(site.text(value)), None if _only_checks(site, node) else _NOTE
-        return Draft(title, [edit], None if hazard else _NOTE, hazard=hazard) if edit is not None else None
+        return Draft(_TITLE.format(site.text(value)), [edit], _NOTE) if edit is not None else None
     return None
 
 
@@ -48,15 +47,6 @@ def _asked_of(site: Site, node: ast.expr) -> ast.expr | None:
     if name == "isinstance" and len(node.args) == 2 and _is_tensor_type(node.args[1]):
         return node.args[0]
     return node.args[0] if name == "torch.is_tensor" and len(node.args) == 1 else None
-
-
-def _only_checks(site: Site, node: ast.expr) -> bool:
-    """Whether nothing is done for other values than to raise."""
-    parent: ast.AST | None = site.source.parents.get(node)
-    while isinstance(parent, ast.UnaryOp):
-        parent = site.source.parents.get(parent)
-    raises = isinstance(parent, ast.If) and not parent.orelse and all(isinstance(e, ast.Raise) for e in parent.body)
-    return raises or isinstance(parent, ast.Assert)
 
 
 def _is_tensor_type(node: ast.expr) -> bool:
