@@ -46,7 +46,21 @@ def copy_of(model: nn.Module, sharing: bool = False) -> Any:
         for value in (*vars(module).values(), *module.buffers(recurse=False)):
             if isinstance(value, torch.Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
+            elif type(value) in _HOLDERS and value and value is not module._modules:
+                memo |= {id(each): each.detach().clone() for each in _computed(value)}
     return copy_with(memo, model)
+
+
+_HOLDERS = (dict, list, tuple)
+
+
+def _computed(container: Any, depth: int = 4) -> Iterator[torch.Tensor]:
+    """The computed tensors in a container, such as a cache that forward fills."""
+    for value in container.values() if type(container) is dict else container:
+        if isinstance(value, torch.Tensor) and not value.is_leaf:
+            yield value
+        elif depth and type(value) in _HOLDERS:
+            yield from _computed(value, depth - 1)
 
 
 def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:

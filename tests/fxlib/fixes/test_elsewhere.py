@@ -123,6 +123,7 @@ def test_only_regular_files_of_the_project_are_read(tmp_path):
     folder.mkdir(parents=True)
     (folder / "net.py").write_text("self.kept\n")
     os.mkfifo(folder / "pipe.py")
+    (folder / "deep.ipynb").write_text("[" * 100_000)
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "use.py").write_text("net.kept\n")
     assert mentioned(str(folder / "net.py"), r"\.kept\b") is None

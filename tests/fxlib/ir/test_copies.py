@@ -13,7 +13,7 @@ from torch import nn
 
 import fxlib
 from fxlib.captures.isolation import restored
-from fxlib.ir.modules import copy_with, data_kept, writes_undone
+from fxlib.ir.modules import copy_of, copy_with, data_kept, writes_undone
 
 
 class Entangled(nn.Module):
@@ -158,3 +158,13 @@ def test_what_an_expanded_tensor_held_is_put_back() -> None:
         assert torch.equal(model.mask, before) and torch.equal(model.row, before[0])
         assert model.mask.stride() == (0, 1) and torch.equal(model.more, torch.ones(3, 4))
     assert fxlib.lower(model.eval(), (x,)).report.max_abs_error < 1e-6
+
+
+def test_what_forward_computed_and_kept_is_copied_without_its_history():
+    model = nn.Linear(2, 2)
+    kept = model(torch.ones(1, 2))
+    model.last, model.cache, model.loop = kept, {"a": [kept, (kept * 2,)]}, [1]
+    model.loop.append(model.loop)
+    made = copy_of(model)
+    assert made.last is made.cache["a"][0] and made.last.is_leaf and made.cache["a"][1][0].equal(kept * 2)
+    assert made.loop[1] is made.loop and kept.grad_fn is not None
