@@ -159,11 +159,16 @@ def _near(name: str, kind: type) -> str:
     return f" (did you mean `{found[0]}`?)" if found else ""
 
 
+# What `constant[i] = x` and `constant += x` call where only `x` is traced.
+_WRITING = re.compile(r"__(setitem|i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))__")
+
+
 def _mutates(node: Node) -> Any:
     """The argument that ``node`` writes into, or None."""
     if node.op == "call_method":
         target = str(node.target)
-        if target.endswith("_") and not target.endswith("__") and hasattr(torch.Tensor, target):
+        plain = target.endswith("_") and not target.endswith("__") and hasattr(torch.Tensor, target)
+        if plain or _WRITING.fullmatch(target):
             return node.args[0] if node.args else None
     elif node.op == "call_function":
         if node.target in _IN_PLACE or node.target is operator.setitem:

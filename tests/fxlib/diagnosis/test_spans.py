@@ -161,6 +161,7 @@ CASES = [
     ("FX231", "return x * 2 if ⟦x.dtype is torch.float32⟧ else x + 1"),
     ("FX218", "y = {⟦x⟧: 1}\nreturn x + 1"),
     ("FX222", "y = torch.zeros(4)\n⟦y.add_(x)⟧\nreturn y"),
+    ("FX222", "y = torch.zeros(2, 4)\n⟦y[0]⟧ = x[0]\nreturn x + y"),
     ("FX223", "import collections\nreturn ⟦collections.OrderedDict(a=x + 1)⟧"),
     ("FX225", "return x + ⟦torch.ones((x.shape[0], 4), device=self.table.device)⟧"),
     ("FX227", "⟦x.add_(1)⟧\nreturn x * 2"),
