@@ -1,9 +1,9 @@
-"""How many classes that torch.fx does not trace are traceable after ``fxlens check --fix``, in a folder of
-repositories.
+"""How many classes that torch.fx does not trace are traceable after ``fxlens check --fix --unsafe-fixes``, in a
+folder of repositories.
 
-    python benchmarks/repository_fixes.py ~/repositories [--only NAME …] [--keep FOLDER] [--diff FILE] [--jobs 2]
+    python benchmarks/repository_fixes.py ~/repositories [--only NAME …] [--keep FOLDER] [--diff FILE] [--jobs 2] [--safe]
 
-Each repository is copied, and ``fxlens check --fix`` runs on the copy until nothing changes. A class counts as refused
+Each repository is copied, and the command runs on the copy until nothing changes. A class counts as refused
 if FX Lens can construct it and torch.fx raises. It counts as fixed if torch.fx traces it afterwards and the traced
 module gives the same result as the class of the original repository in eval mode: same seed, same inputs; omitted
 arguments with the default None are None for the trace. The last column names the rules whose findings stop the others.
@@ -100,7 +100,7 @@ def models_of(folder: Path, jobs: int) -> dict[tuple[str, str], Model]:
     return asyncio.run(all_of())
 
 
-def fix(folder: Path, jobs: int) -> int:
+def fix(folder: Path, jobs: int, safe: bool) -> int:
     """One run of the command; the number of fixes that it applied."""
     command = [
         sys.executable,
@@ -108,6 +108,7 @@ def fix(folder: Path, jobs: int) -> int:
         "fxlens",
         "check",
         "--fix",
+        *([] if safe else ["--unsafe-fixes"]),
         "--quick",
         "--no-cache",
         "--jobs",
@@ -133,7 +134,7 @@ def copy_of(repository: Path, into: Path) -> Path:
     return target
 
 
-def measure(repository: Path, into: Path, jobs: int) -> Outcome:
+def measure(repository: Path, into: Path, jobs: int, safe: bool) -> Outcome:
     began = time.monotonic()
     original, edited = copy_of(repository, into / "before"), copy_of(repository, into / "after")
     outcome = Outcome(repository.name)
@@ -142,7 +143,7 @@ def measure(repository: Path, into: Path, jobs: int) -> Outcome:
     outcome.judged, outcome.refused = len(before), len(refused)
     while refused and outcome.rounds < ROUNDS:
         outcome.rounds += 1
-        applied = fix(edited, jobs)
+        applied = fix(edited, jobs, safe)
         outcome.fixes += applied
         if not applied:
             break
@@ -263,6 +264,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the copies there")
     parser.add_argument("--diff", type=Path, metavar="FILE", help="write there what the fixes changed")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--safe", action="store_true", help="only fixes that assume nothing, as --fix applies by itself"
+    )
     options = parser.parse_args()
     outcomes, diffs = [], []
     with contextlib.ExitStack() as stack:
@@ -270,7 +274,7 @@ def main() -> None:
         for repository in sorted(each for each in options.folder.iterdir() if each.is_dir()):
             if options.only and repository.name not in options.only:
                 continue
-            outcomes.append(measure(repository.resolve(), into, options.jobs))
+            outcomes.append(measure(repository.resolve(), into, options.jobs, options.safe))
             diffs.append(outcomes[-1].diff)
             print("  ".join(outcomes[-1].row()), file=sys.stderr, flush=True)
     print(table(outcomes))
