@@ -1,7 +1,8 @@
 """How many classes that torch.fx does not trace are traceable after ``fxlens check --fix --unsafe-fixes``, in a
 folder of repositories.
 
-    python benchmarks/repository_fixes.py ~/repositories [--only NAME …] [--keep FOLDER] [--diff FILE] [--jobs 2] [--safe]
+    python benchmarks/repository_fixes.py ~/repositories [--only NAME …] [--keep FOLDER] [--diff FILE] [--jobs 2]
+        [--safe]
 
 Each repository is copied, and the command runs on the copy until nothing changes. A class counts as refused
 if FX Lens can construct it and torch.fx raises. It counts as fixed if torch.fx traces it afterwards and the traced
