@@ -105,6 +105,7 @@ def fix_all(
                 tracer=tracer,
                 names=names,
                 others=all_of_file,
+                unsafe=unsafe,
             )
             try:
                 remaining = proves.before.report.findings
@@ -133,7 +134,7 @@ def fix_all(
 def _first_proven(checker: Checker, findings: list[Any], takes: Callable[[Fix], bool], unsafe: bool) -> Fix | None:
     for finding in findings:
         offered = checker.settle(finding, every=False)
-        for fix in sorted(offered, key=lambda fix: not (fix.unsafe and fix.first)) if unsafe else offered:
+        for fix in offered:
             proven = fix.preferred or (unsafe and fix.proven)
             if proven and _is_applied(fix, takes):
                 return fix

@@ -189,6 +189,8 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     if not results and not ending:
         return Lift(obstacle="nothing that it computes is read later")
     sometimes = [name for name in results if name not in flow.always]
+    if (late := _read_late(function, moved, flow.writes)) is not None:
+        return Lift(obstacle=f"a function that is defined outside of it reads `{late}`")
     bound = surely_bound(source, function, block[0])
     for name in [*sometimes, *flow.reads]:
         if name not in bound:
@@ -214,6 +216,19 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
         ],
         hazard=_read_early(source, function, block, flow),
     )
+
+
+def _read_late(function: FunctionNode, block: list[ast.stmt], names: list[str]) -> str | None:
+    """Which of the names a function or generator that is defined outside of a block reads, whenever it runs."""
+    inside = {id(each) for statement in block for each in ast.walk(statement)}
+    for node in ast.walk(function):
+        if node is not function and isinstance(node, FunctionNode | ast.Lambda | ast.GeneratorExp):
+            read = (
+                {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} if id(node) not in inside else set()
+            )
+            if found := read.intersection(names):
+                return min(found)
+    return None
 
 
 _FILLING = {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault", "appendleft"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
@@ -81,13 +82,20 @@ class _Collector(ast.NodeVisitor):
                 self.obstacles.append(f"it uses `{node.id}` itself")
             elif node.id in ("locals", "globals", "super", "__class__", "vars", "eval", "exec"):
                 self.obstacles.append(f"it calls `{node.id}`")
+            self._private(node.id)
             self._read(node.id)
         elif isinstance(node.ctx, ast.Store):
             self._write(node.id)
         else:
             self.obstacles.append(f"it deletes `{node.id}`")
 
+    def _private(self, name: str) -> None:
+        if name.startswith("__") and not name.endswith("__"):
+            self.obstacles.append(f"`{name}` is private to its class")
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        if self_chain(node, self.self_name) is None:
+            self._private(node.attr)
         chain = self_chain(node, self.self_name)
         if chain is None:
             self.generic_visit(node)
@@ -113,6 +121,22 @@ class _Collector(ast.NodeVisitor):
         else:
             self.generic_visit(node)
 
+    def _first_of(self, first: list[ast.expr], others: list[ast.expr]) -> None:
+        """Parts of an expression of which only the first are surely evaluated."""
+        for part in first:
+            self.visit(part)
+        self._branch(others)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        self._first_of(node.values[:1], node.values[1:])
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self._first_of([node.left, node.comparators[0]], node.comparators[1:])
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._first_of([node.test], [node.body])
+        self._branch([node.orelse])
+
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         for target in node.targets:
@@ -133,7 +157,7 @@ class _Collector(ast.NodeVisitor):
         self.visit(node.value)
         self.visit(node.target)
 
-    def _branch(self, statements: list[ast.stmt]) -> set[str]:
+    def _branch(self, statements: Sequence[ast.stmt | ast.expr]) -> set[str]:
         """Walk a block that may not run; returns the names that are surely bound when it ends, and forgets them."""
         before = set(self.sure)
         for statement in statements:

@@ -10,6 +10,7 @@ import ast
 import contextlib
 import io
 import tokenize
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -50,6 +51,15 @@ class Source:
             if isinstance(node, ast.Attribute):
                 found.setdefault(node.attr, []).append(node)
         return found
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef]:
+        """The functions of the module without decorators whose names stand for nothing else in the file."""
+        bound = Counter(each.name for each in self.nodes if isinstance(getattr(each, "name", None), str))  # type: ignore[attr-defined]
+        bound.update(each.arg for each in self.nodes if isinstance(each, ast.arg))
+        bound.update(e.id for e in self.nodes if isinstance(e, ast.Name) and not isinstance(e.ctx, ast.Load))
+        plain = (each for each in self.tree.body if isinstance(each, ast.FunctionDef) and not each.decorator_list)
+        return {each.name: each for each in plain if bound[each.name] == 1}
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:

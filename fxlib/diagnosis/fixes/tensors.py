@@ -36,7 +36,7 @@ __all__ = ["assumed", "is_number", "is_tensor", "is_tuple", "is_value"]
 
 def is_tensor(site: Site, node: ast.AST) -> bool:
     """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with."""
-    return _Asked(site).holds(node, site.function)
+    return _Asked(site, uses=False).holds(node, site.function)
 
 
 def is_value(site: Site, node: ast.AST) -> bool:
@@ -82,9 +82,10 @@ def assumed(
 class _Asked:
     """One question about an expression, and what its names get their values from."""
 
-    def __init__(self, site: Site, numbers: bool = False, tensors: bool = True) -> None:
+    def __init__(self, site: Site, numbers: bool = False, tensors: bool = True, uses: bool = True) -> None:
+        """``uses``: what is done with a value may say so, though the same may be done with arrays of NumPy."""
         self.site, self.source = site, site.source
-        self.numbers, self.tensors = numbers, tensors
+        self.numbers, self.tensors, self.uses = numbers, tensors, uses
         self.known: dict[tuple[object, ...], bool] = {}
         self.asked: set[tuple[str, ast.stmt]] = set()
 
@@ -106,7 +107,7 @@ class _Asked:
         if isinstance(node, ast.Constant):
             return self.numbers and isinstance(node.value, int | float)
         if isinstance(node, ast.arg):
-            return self._is_annotated(node.annotation) or (self.tensors and self._is_used(node, function))
+            return self._is_annotated(node.annotation) or (self.tensors and self.uses and self._is_used(node, function))
         if isinstance(node, ast.IfExp):
             return self.holds(node.body, function) and self.holds(node.orelse, function)
         if isinstance(node, ast.NamedExpr):
@@ -198,7 +199,8 @@ class _Asked:
         key = (node.id, function, node if is_inner(self.source, node) else None)
         if given and self._once(key, lambda: all(self.holds(value, where) for value, where in given)):
             return True
-        at = self.source.statement_of(node) if self.tensors and node in self.source.parents else None
+        asks = self.tensors and self.uses and node in self.source.parents
+        at = self.source.statement_of(node) if asks else None
         return at is not None and function is not None and self._is_tensor_at(node, at, function)
 
     def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
@@ -228,16 +230,7 @@ class _Asked:
 
     def _function(self, called: ast.expr) -> FunctionNode | None:
         """The function of the file that a name stands for, where it stands for nothing else."""
-        if not isinstance(called, ast.Name):
-            return None
-        named = [each for each in self.source.nodes if getattr(each, "name", "") == called.id]
-        stored = any(
-            isinstance(each, ast.Name) and each.id == called.id and not isinstance(each.ctx, ast.Load)
-            for each in self.source.nodes
-        )
-        if stored or len(named) != 1 or named[0] not in self.source.tree.body:
-            return None
-        return named[0] if isinstance(named[0], ast.FunctionDef) and not named[0].decorator_list else None
+        return self.source.functions.get(called.id) if isinstance(called, ast.Name) else None
 
     def _gives(self, run: FunctionNode) -> bool:
         returned = [each.value for each in _own(run) if isinstance(each, ast.Return)]
@@ -261,7 +254,7 @@ class _Asked:
             for each in ast.walk(function)
             if isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
         ]
-        leaves = [n.lineno for n in _own(function) if isinstance(n, ast.Return | ast.Break | ast.Continue)]
+        leaves = [n.lineno for n in _own(function) if isinstance(n, _LEAVING)]
         loop: ast.AST | None = None
         child: ast.AST = at
         while (parent := self.source.parents.get(child)) is not None and not isinstance(parent, ast.Try):
@@ -317,6 +310,9 @@ class _Asked:
         if self_name(self.source, run) is not None:
             arguments = arguments[1:]
         return bool(arguments) and self._is_used(arguments[0], run)
+
+
+_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
 
 
 def _is_of(name: str, node: ast.AST) -> bool:

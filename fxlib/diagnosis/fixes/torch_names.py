@@ -20,7 +20,10 @@ __all__ = [
 
 ANNOTATION = re.compile(r"^(\w+\.)*(Tensor|LongTensor|FloatTensor|BoolTensor|IntTensor|Parameter)$")
 # Of jaxtyping and torchtyping: `Float[Tensor, "b c"]`, `TensorType["b"]`.
-SHAPED = re.compile(r"^(\w+\.)*(\w+\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$")
+SHAPED = re.compile(
+    r"^(\w+\.)*((Float\w*|Int\w*|UInt\w*|Bool|Num|Real|Inexact|Complex\w*|Shaped|Key|BFloat16|Double|Half|Long)"
+    r"\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$"
+)
 NUMBERS = {"int", "float", "bool"}
 OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
 

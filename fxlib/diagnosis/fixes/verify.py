@@ -42,6 +42,7 @@ class Checker(Differences):
         lacking: the context in which to construct the module if that raises; None if the exception is an error of the
             code.
         others: modules of the file, of which those that use what a fix changes have to compute the same with it, too.
+        unsafe: whether a fix that assumes something counts as proven, too; otherwise the others are tried first.
     """
 
     def __init__(
@@ -52,9 +53,11 @@ class Checker(Differences):
         *,
         total: float = 15.0,
         others: Iterable[Target] = (),
+        unsafe: bool = False,
         **options: Any,
     ):
         super().__init__(path, construct, inputs, **options)
+        self.unsafe = unsafe
         self.left = total
         self._others: dict[Target, Checker | None] = {
             each: None for each in others if (each.construct, each.inputs) != (construct, inputs)
@@ -135,7 +138,7 @@ class Checker(Differences):
                 break
             if fix.kind in _HIDING and self._fails_in_eager(finding):
                 continue
-            proven = any(known.preferred for known in offered)
+            proven = any(map(self._counts, offered))
             if proven and (slow or self.left < 0 or not every):
                 reason = "not checked: another fix is proven" + (", and checking is slow" if every else "")
                 offered.append(replace(fix, note="; ".join(filter(None, [fix.note, reason]))))
@@ -151,7 +154,7 @@ class Checker(Differences):
             slow = slow or taken > _SLOW
             if settled is not None:
                 offered.append(settled)
-        offered.sort(key=lambda fix: (not fix.preferred, bool(fix.settings), not fix.checked, not fix.first))
+        offered.sort(key=lambda fix: (not self._counts(fix), bool(fix.settings), not fix.checked, not fix.first))
         unproven = [fix for fix in offered if not fix.checked][_UNPROVEN:]
         offered = [fix for fix in offered if fix not in unproven]
         return [fix if i == 0 else replace(fix, preferred=False) for i, fix in enumerate(offered)]
@@ -161,8 +164,11 @@ class Checker(Differences):
         tried."""
         return sorted(
             propose(finding, self.read, recipes, project=True),
-            key=lambda fix: (bool(fix.settings), fix.hazard is not None, not fix.first),
+            key=lambda fix: (bool(fix.settings), not self.unsafe and fix.hazard is not None, not fix.first),
         )
+
+    def _counts(self, fix: Fix) -> bool:
+        return fix.proven if self.unsafe else fix.preferred
 
     def may_hold(self, fix: Fix, finding: Any) -> bool:
         """Whether the fix can be compared with eager, and does not hide a mistake."""

@@ -104,7 +104,7 @@ CASES = {
         False,
     ),
     "a root of a difference": ("np-to-torch", of("return x * «np.sqrt(x.shape[0] - self.k)»\n", before=NUMPY), False),
-    "a root of a size": ("np-to-torch", of("return x * «np.sqrt(x.shape[0])»\n", before=NUMPY), True),
+    "a root of a size": ("np-to-torch", of("return x * «np.sqrt(x.shape[0])»\n", before=NUMPY), False),
     "a side of layers": (WHERE, of(SIDE.replace("self.r", "self.l")), False),
 }
 

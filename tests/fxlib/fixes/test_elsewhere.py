@@ -92,7 +92,7 @@ CASES = {
     "a list that a method gets": (GIVEN, "FX110", "drop-list", False),
     "a dict of the module": (LOG, "FX113", "dict-union", False),
     "a dict that is kept": (LOG.replace(MINE, "{}\n        self.log['all'] = [out]"), "FX113", "dict-union", False),
-    "a new dict": (LOG.replace(MINE, "{}"), "FX113", "dict-union", True),
+    "a new dict": (LOG.replace(MINE, "{}"), "FX113", "dict-union", False),
     "a branch": (BRANCH, "FX101", "if-to-where", False),
     "keys": (KEYS, "FX113", "index-mapping", False),
     "other types": (NOT_TENSOR, "FX202", "drop-type-test", False),

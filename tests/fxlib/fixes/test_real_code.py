@@ -153,8 +153,8 @@ class Net(nn.Module):
         return heads(x, x.shape[-1] // 2)
 """,
         "torch.randn(2, 3, 4)",
-        ["star-concat", "wrap"],
-        ["return x.view(x.shape[:-1] + (-1, width)) * float(1.0 / width)\n"],
+        ["star-concat", "drop-float"],
+        ["return x.view(x.shape[:-1] + (-1, width)) * (1.0 / width)\n"],
     ),
     "a quotient of quotients": (
         HEAD

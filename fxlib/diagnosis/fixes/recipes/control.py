@@ -7,6 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.guards import SIZES
+from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.tensors import assumed
 
 _BOOLEAN_METHODS = {
@@ -176,9 +177,10 @@ def split_comparison(site: Site) -> Draft | None:
             bare = site.source.in_parentheses(node) or isinstance(
                 parent, ast.Assign | ast.Return | ast.Call | ast.If | ast.While | ast.keyword | ast.Assert
             )
-            return Draft(
-                "Compare twice and join the results with &", [site.source.replace(node, text if bare else f"({text})")]
-            )
+            sure = all(isinstance(each, ast.Constant) or is_size(each) for each in (node.left, *node.comparators))
+            hazard = None if sure else "right only if each comparison can be made, whatever the others give"
+            edit = site.source.replace(node, text if bare else f"({text})")
+            return Draft("Compare twice and join the results with &", [edit], hazard=hazard)
     return None
 
 
@@ -202,8 +204,9 @@ def torch_assert(site: Site) -> Draft | None:
         assert isinstance(call, ast.Call)
         if len(call.args) == 1:
             text = f"{function}({site.text(call.args[0])}, {_message(site, None, call.args[0])})"
-            note = "it raises AssertionError instead of RuntimeError"
-            return Draft("Check with torch._assert, which is recorded", [*edits, site.source.replace(call, text)], note)
+            edits = [*edits, site.source.replace(call, text)]
+            says = "it raises AssertionError instead of RuntimeError"
+            return Draft("Check with torch._assert, which is recorded", edits, hazard=says)
     return None
 
 

@@ -41,6 +41,8 @@ def floor_div(site: Site) -> list[Draft]:
             unsure = dict.fromkeys(site.text(each) for each in (*above, *below) if not is_int(site, each))
             hazards = [f"the result differs, or is a float, if `{each}` is no int" for each in unsure]
             note = None
+            if any(isinstance(each, ast.Div) for side in (argument.left, argument.right) for each in ast.walk(side)):
+                hazards.append("several divisions of floats round otherwise than one of integers")
             if truncates and _may_be_negative(site, argument):
                 hazards.append(_NEGATIVE)
             elif truncates and not all(is_positive(site, each) for each in below):
@@ -244,8 +246,7 @@ def np_to_torch(site: Site) -> Draft | None:
         if function in _MATH_NAMES and len(call.args) == 1 and _mentions_size(call.args[0]) and not call.keywords:
             text, edits = site.need(f"math.{function}")
             raises = f"math.{function} raises ValueError where NumPy gives nan or infinity"
-            hazard = None if is_positive(site, call.args[0]) else raises
-            return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)], hazard=hazard)
+            return Draft(f"Use math.{function}", [*edits, site.source.replace(call.func, text)], hazard=raises)
         if function in _TORCH_NAMES:
             changes = torch_call(site, call)
             if changes is None:

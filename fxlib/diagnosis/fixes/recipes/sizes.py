@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.names import inputs_of
 from fxlib.diagnosis.fixes.tensors import assumed
@@ -272,9 +273,12 @@ def fixed_count(site: Site) -> Draft | None:
     items = ", ".join(f"{name}[{i}]" for i in range(count or 0))
     indent = site.source.indent_of(site.statement)
     first = (site.statement.lineno, site.statement.col_offset)
+    hazard = count_hazard(site, call)
+    if call not in evaluated(site.statement):
+        hazard = hazard or f"right only if `{site.text(call)}` can be computed in every call"
     return Draft(
         f"Index the {count} parts",
-        hazard=count_hazard(site, call),
+        hazard=hazard,
         edits=[
             site.source.replace_range(first, first, f"{name} = {site.text(call)}\n{indent}"),
             site.source.replace(call, f"({items})"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
+from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.given import to_attribute
+from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.names import self_name
 from fxlib.diagnosis.fixes.recipes.sizes import count_hazard, is_cheap, names_of, of_a_list, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
@@ -24,6 +26,8 @@ def star_concat(site: Site) -> Draft | None:
         inner = isinstance(parent, ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.UnaryOp)
         edit = site.source.replace(display, f"({text})" if inner else text)
         hazard = assumed(site, tuples=_starred(display.elts))
+        if hazard is None and not all(isinstance(e, ast.Starred) or is_int(site, e) for e in display.elts):
+            hazard = "right only if all of them are ints, as in a shape"
         if isinstance(display, ast.List):
             hazard = hazard or of_a_list(site, *names_of(site, display))
         return Draft(f"Add tuples: {text}", [edit], first=True, hazard=hazard)
@@ -50,6 +54,13 @@ def concatenated(site: Site, items: list[ast.expr]) -> str:
     return " + ".join(parts)
 
 
+_TAKING_SIZES = {"view", "reshape", "expand", "repeat", "tile", "permute", "new_zeros", "new_ones", "new_empty"}
+
+
+def _me(site: Site) -> str | None:
+    return self_name(site.source, site.function) if site.function is not None else None
+
+
 @recipe("view-concat")
 def view_concat(site: Site) -> Draft | None:
     """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
@@ -59,6 +70,9 @@ def view_concat(site: Site) -> Draft | None:
         text = concatenated(site, call.args)
         start, end = site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1]
         hazard = assumed(site, tuples=_starred(call.args))
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if method not in _TAKING_SIZES or getattr(call.func.value, "id", "") == _me(site):  # type: ignore[attr-defined]
+            hazard = hazard or f"right only if `{site.text(call.func)}` takes one tuple for several sizes"
         return Draft(
             f"Pass one tuple: {text}", [site.source.replace_range(start, end, text)], first=True, hazard=hazard
         )
@@ -89,6 +103,8 @@ def index_star(site: Site) -> Draft | None:
         plain = isinstance(call.func, ast.Name) and called is not None and not called.args.defaults
         sure = static_count(value) is not None or (plain and _taken(site, call) is not None)
         hazard = count_hazard(site, value) if sure else f"right only for {count} items"
+        if name != site.text(value) and call not in evaluated(site.statement):
+            hazard = hazard or f"right only if `{site.text(value)}` can be computed in every call"
         return Draft(title, edits, first=True, hazard=hazard)
     return None
 
@@ -265,7 +281,9 @@ def dict_union(site: Site) -> Draft | None:
         return None
     name = function.value.id
     text = f"{name} = {name} | {site.operand(call.args[0])}"
+    plain = isinstance(call.args[0], ast.Dict | ast.DictComp)
     hazard = None if _is_new(site, name) else f"`{name}` may be a dictionary that others read, which stays as it was"
+    hazard = hazard or (None if plain else f"right only if `{site.text(call.args[0])}` is a dict")
     title = "Join the dictionaries with |, which is recorded"
     return Draft(title, [site.source.replace(statement, text)], hazard=hazard)
 
