@@ -67,7 +67,7 @@ def test_every_class_of_the_workspace_is_in_the_answer(client: Client):
     assert (branch["name"], branch["place"]) == ("Branch", "deep/branch.py:8")
     (problem,) = branch["problems"]
     assert (problem["code"], problem["place"], problem["line"]) == ("FX101", "deep/branch.py:10", 9)
-    assert problem["fixes"] and "+        x = torch.where(" in problem["fixes"][0]["diff"]
+    assert problem["fixes"] and '+torch.fx.wrap("_branch_x")' in problem["fixes"][0]["diff"]
 
 
 def test_a_class_of_a_notebook_is_in_its_cell(client: Client):

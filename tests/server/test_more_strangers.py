@@ -439,7 +439,7 @@ class Large(nn.Module):
         super().__init__()
         self.layer = nn.Linear(8, 4)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         return torch.relu(torch.relu(self.layer(x))) / len(x)
 """
     )

@@ -22,7 +22,7 @@ class Net(nn.Module):
         state = torch.hub.load_state_dict_from_url("https://download.pytorch.org/models/no-such-file.pth")
         self.load_state_dict(state)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         return self.linear(x)
 """
 CONNECTS = """import socket

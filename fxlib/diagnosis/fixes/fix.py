@@ -211,9 +211,9 @@ class Site:
 @dataclass(frozen=True)
 class Recipe:
     """One entry of the table of recipes; ``draft`` returns None, one or several drafts (best first).
-    ``assumes`` is what its fixes always take for granted: they are offered with it, and not applied by themselves. One
-    without it is right by its form, whatever the model is made of and called with, or says in each draft's ``hazard``
-    what it assumes of the values."""
+    ``assumes`` is what its fixes take for granted, where a draft's ``hazard`` does not say more: they are offered with
+    it, and not applied by themselves. Only fixes that leave code as it is, or are right by its form for whatever a
+    model is made of and called with, do without."""
 
     id: str
     kind: str

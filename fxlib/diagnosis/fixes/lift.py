@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,13 +69,15 @@ def _bound_next(source: Source, block: list[ast.stmt], name: str) -> bool:
 
 
 def _parameters(
-    source: Source, function: FunctionNode, flow: Flow, more: list[str]
+    source: Source, function: FunctionNode, flow: Flow, more: list[str], pieces: Sequence[ast.AST]
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """Parameter names, argument texts, and the parameter of each attribute of self."""
     me = self_name(source, function)
     parameters = [*flow.reads, *(n for n in more if n not in flow.reads)]
     arguments = list(parameters)
-    taken = set(parameters) | set(flow.writes)
+    taken = {*parameters, *flow.writes, *dir(builtins)}
+    for node in (node for piece in pieces for node in ast.walk(piece)):
+        taken |= {name for part in ("id", "arg", "name") if isinstance(name := getattr(node, part, None), str)}
     owner = source.class_of(function)
     nested = (
         {each.name for each in owner.body if isinstance(each, ast.ClassDef)} if owner in source.tree.body else set()
@@ -85,25 +88,13 @@ def _parameters(
             renamed[attribute] = f"{owner.name}.{attribute}"
             continue
         name = attribute.rpartition(".")[2].lstrip("_") or attribute
-        while name in taken or (name in source.module_names and name in _globals_of(source)):
+        while name in taken:
             name += "_"
         taken.add(name)
         renamed[attribute] = name
         parameters.append(name)
         arguments.append(f"{me}.{attribute}")
     return parameters, arguments, renamed
-
-
-def _globals_of(source: Source) -> set[str]:
-    names = set()
-    for node in source.tree.body:
-        if isinstance(node, FunctionNode | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {a.asname or a.name.split(".")[0] for a in node.names}
-        else:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return names
 
 
 def _without_self(source: Source, pieces: list, renamed: dict[str, str], me: str | None) -> list[Edit]:
@@ -189,13 +180,15 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     if not results and not ending:
         return Lift(obstacle="nothing that it computes is read later")
     sometimes = [name for name in results if name not in flow.always]
+    if any(isinstance(each, ast.Try) for each in source.ancestors(block[0])):
+        return Lift(obstacle="what it has computed until an exception may be used")
     if (late := _read_late(function, moved, flow.writes)) is not None:
         return Lift(obstacle=f"a function that is defined outside of it reads `{late}`")
     bound = surely_bound(source, function, block[0])
     for name in [*sometimes, *flow.reads]:
         if name not in bound:
             return Lift(obstacle=f"`{name}` may have no value")
-    parameters, arguments, renamed = _parameters(source, function, flow, sometimes)
+    parameters, arguments, renamed = _parameters(source, function, flow, sometimes, block)
     if not parameters:
         return Lift(obstacle="it reads no local value, so a wrapped function would run while tracing")
     name = source.fresh_name(wanted or name_of_block(source, block, results, function))
@@ -285,7 +278,7 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
         if name not in bound:
             return Lift(obstacle=f"`{name}` may have no value")
     bound_by_comprehension = _comprehension_names(source, node)
-    parameters, arguments, renamed = _parameters(source, function, flow, [])
+    parameters, arguments, renamed = _parameters(source, function, flow, [], [node])
     for name in bound_by_comprehension:
         if name not in parameters and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node)):
             parameters.append(name)

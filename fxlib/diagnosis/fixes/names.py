@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ TENSOR_ATTRIBUTES = {
     "shape", "ndim", "dtype", "device", "data", "T", "mT", "H", "grad", "requires_grad", "is_cuda", "real", "imag",
 }  # fmt: skip
 
+# Other context managers may suppress an exception of their block.
+_CATCHES_NOTHING = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|device)\(")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -184,6 +187,13 @@ class _Collector(ast.NodeVisitor):
                 self.visit(case.guard)
             self._branch(case.body)
             self.sure = before
+
+    def visit_With(self, node: ast.With) -> None:
+        for item in node.items:
+            self.visit(item)
+        body = self._branch(node.body)
+        if all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items):
+            self.sure = body
 
     def visit_For(self, node: ast.For) -> None:
         self.visit(node.iter)
@@ -394,7 +404,8 @@ def surely_bound(source: Source, function: FunctionNode, statement: ast.stmt) ->
     outer: ast.AST | None = source.parents.get(function)
     while outer is not None:
         if isinstance(outer, FunctionNode):
-            bound |= local_names(outer) - local_names(function)
+            given = [*outer.args.posonlyargs, *outer.args.args, *outer.args.kwonlyargs]
+            bound |= {each.arg for each in given} - local_names(function)
         outer = source.parents.get(outer)
     for parent, child in zip(reversed(chain), reversed(chain[:-1]), strict=False):
         collector = _Collector(None)

@@ -133,7 +133,7 @@ def test_a_class_among_the_inputs_is_registered(made, tmp_path):
     inputs = made.replace("x", INPUTS)
     checker = CaptureChecker("export", before.__file__, "Net()", inputs)
     (best,) = checker.settle(checker.before.report.findings[0])
-    assert (best.id, best.preferred) == ("register-class", True)
+    assert (best.id, best.proven) == ("register-class", True)
     with registrations_dropped():
         after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
         assert refused("export", after.Net(), eval(inputs, vars(after))) is None

@@ -175,7 +175,7 @@ SAID = {
         False,
         "`k` is no int",
     ),
-    "a size": ("floor-div", net("b, n = x.shape\nk = n\nreturn x[:, : «int(n / b)»]\n"), True, None),
+    "a size": ("floor-div", net("b, n = x.shape\nk = n\nreturn x[:, : «int(n / b)»]\n"), False, None),
     "a float times a size": (
         "floor-div",
         net("return x[:, : «int(x.shape[1] * self.scale / 2)»]\n", init="self.scale = 1\nself.scale = 0.5\n"),
@@ -238,7 +238,6 @@ def test_what_the_text_cannot_keep_is_said(name):
 
 # body of forward, recipe that is applied first, other constructions and inputs; `k` is a number of the constructor
 APPLIED = {
-    "Total": ("total = torch.zeros(4)\nfor i in range(3):\n    total += x[i]\nreturn total / 3\n", "new-zeros"),
     "Masked": ("y = x * 1\ny[y > 1] = 0.5\nreturn y\n", "setitem-wrapped"),
     "Scaled": ("scale = 1\nif x.sum() > 0:\n    scale = 0.1\nreturn x * scale\n", "lift-block"),
     "Halved": ("return x[:, : int(x.shape[1] / self.k)]\n", "wrap-conversion"),
@@ -275,4 +274,4 @@ def test_the_proof_tries_other_dtypes(tmp_path):
     assert fix.checked and not fix.preferred and "different results in double" in fix.note
     # Integers are what few models are called with: it is said.
     fix = settled("return x + np.exp(x)\n", "np-to-torch")
-    assert fix.preferred and "different results in integers: torch.float32 instead of torch.float64" in fix.note
+    assert fix.proven and "different results in integers: torch.float32 instead of torch.float64" in fix.note

@@ -88,7 +88,7 @@ CASES = {
     "a private attribute": (PRIVATE, "FX209", "local-value", False),
     "a rate": (RATE, "FX207", "dropout-module", False),
     "a list that another construction makes longer": (LIST, "FX110", "drop-list", False),
-    "a list": (LIST.replace("    parts.append(x)", "    x = x + 1"), "FX110", "drop-list", True),
+    "a list": (LIST.replace("    parts.append(x)", "    x = x + 1"), "FX110", "drop-list", False),
     "a list that a method gets": (GIVEN, "FX110", "drop-list", False),
     "a dict of the module": (LOG, "FX113", "dict-union", False),
     "a dict that is kept": (LOG.replace(MINE, "{}\n        self.log['all'] = [out]"), "FX113", "dict-union", False),

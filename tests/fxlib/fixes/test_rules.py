@@ -19,13 +19,17 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The recipes that prove themselves on the rule's example, the one that is offered first in front.
 PROVEN = {
     "FX101": ["lift-block", "if-to-where"], "FX102": ["lift-block"], "FX103": ["lift-block", "concrete-argument"],
-    "FX104": ["torch-assert"], "FX105": ["lift-block"], "FX106": ["wrap"], "FX107": ["lift-block", "split-comparison"],
-    "FX110": ["lift-block"], "FX111": ["unpack-index"], "FX112": ["view-concat"], "FX113": ["index-mapping"],
+    "FX104": ["lift-block", "torch-assert"], "FX105": ["lift-block"], "FX106": ["wrap"],
+    "FX107": ["lift-block", "split-comparison"],
+    "FX110": ["lift-block"], "FX111": ["lift-block", "unpack-index"], "FX112": ["view-concat"],
+    "FX113": ["index-mapping"],
     "FX114": ["wrap"],
     "FX120": ["len-to-shape", "wrap"], "FX121": ["lift-block"], "FX122": ["lift-block", "lift-expression"],
-    "FX130": ["floor-div", "wrap-conversion"], "FX131": ["wrap-conversion", "wrap"], "FX132": ["divmod-ops"],
+    "FX130": ["wrap-conversion", "floor-div"], "FX131": ["wrap-conversion", "wrap"],
+    "FX132": ["lift-block", "divmod-ops"],
     "FX133": ["lift-block"], "FX134": ["wrap-index"], "FX135": ["wrap-index"], "FX140": ["np-to-torch"],
-    "FX141": ["to-python-number"], "FX150": ["setitem-wrapped", "setitem-functional"], "FX151": ["lift-block"],
+    "FX141": ["lift-block", "to-python-number"], "FX150": ["setitem-wrapped", "setitem-functional"],
+    "FX151": ["lift-block"],
     "FX160": ["size-tuple", "new-zeros"], "FX170": ["module-list"], "FX171": ["parameter-list"],
     "FX180": ["lift-block", "lift-expression"], "FX181": ["lift-block"], "FX182": ["lift-block", "torch-assert"],
     "FX184": ["lift-block"], "FX186": ["lift-block", "drop-variable"], "FX187": ["instance-forward"],
@@ -40,7 +44,7 @@ PROVEN = {
     "FX232": ["seed-wrapped"],
 }  # fmt: skip
 
-ASSUMING = {"FX113", "FX140", "FX222", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
+ASSUMING = {"FX113", "FX140", "FX222", "FX224", "FX230", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
 """Those of which all fixes assume something, so that a person has to choose one."""
 
 

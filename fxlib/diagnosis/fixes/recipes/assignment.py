@@ -244,7 +244,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-@recipe("in-place-method")
+@recipe("in-place-method", assumes="both are tensors or numbers")
 def in_place_method(site: Site) -> Draft | None:
     """Replace `y += 1` with `y.add_(1)`, which is recorded as a change in place."""
     statement = site.statement
@@ -272,7 +272,7 @@ def copy_in_place(site: Site) -> Draft | None:
     return Draft("Use copy_(), which is recorded", [site.source.replace(statement, text)])
 
 
-@recipe("use-result")
+@recipe("use-result", assumes="nobody counts on what the function returned before")
 def use_result(site: Site) -> Draft | None:
     """Replace `clear(y)` with `y = clear(y)`, and let the wrapped helper return its argument."""
     statement = site.statement

@@ -162,7 +162,7 @@ def mask_to_where(site: Site) -> Draft | None:
     return None
 
 
-@recipe("check-condition")
+@recipe("check-condition", assumes="the condition holds in every call")
 def check_condition(site: Site) -> list[Draft]:
     """State the condition on a data-dependent size with `torch._check` before the code that needs it."""
     statement = site.statement
@@ -337,7 +337,7 @@ def data_to_detach(site: Site) -> Draft | None:
     return Draft("Use .detach()", edits) if edits else None
 
 
-@recipe("copy-without-grad")
+@recipe("copy-without-grad", assumes=KEPT)
 def copy_without_grad(site: Site) -> Draft | None:
     """Replace `self.weight.data = v` with `self.weight.copy_(v)` under `torch.no_grad()`."""
     statement = site.statement
@@ -349,4 +349,4 @@ def copy_without_grad(site: Site) -> Draft | None:
     no_grad, edits = site.need("torch.no_grad")
     inner = site.source.indent_of(statement) + site.source.indent_unit
     text = f"with {no_grad}():\n{inner}{site.operand(target.value)}.copy_({site.text(statement.value)})"
-    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)], hazard=KEPT)
+    return Draft("Write into the tensor in place", [*edits, site.source.replace(statement, text)])

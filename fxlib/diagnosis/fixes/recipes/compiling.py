@@ -26,7 +26,7 @@ SETTINGS = {
 _SCRIPTED = ("torch.jit.script", "torch.jit.freeze", "torch.jit.trace")
 
 
-@recipe("only-in-python")
+@recipe("only-in-python", assumes="compiled runs may leave it out")
 def only_in_python(site: Site) -> Draft | None:
     """Put a statement that prints, logs, writes a file or reads a clock under
     `if not torch.compiler.is_compiling():`."""
@@ -158,7 +158,7 @@ def without_script(site: Site) -> Draft | None:
     return None
 
 
-@recipe("hoist-definition")
+@recipe("hoist-definition", assumes="it uses nothing that changes between calls")
 def hoist_definition(site: Site) -> Draft | None:
     """Move a class or function that forward defines to module level."""
     statement = site.statement
@@ -198,7 +198,7 @@ def _names_class(function: ast.expr) -> bool:
     return name[:1].isupper()
 
 
-@recipe("dynamo-setting")
+@recipe("dynamo-setting", assumes="the setting may hold for the whole process")
 def dynamo_setting(site: Site) -> Draft | None:
     """Set the option of Dynamo that keeps such an operator in the graph, once for the file."""
     setting = SETTINGS.get(site.finding.code)

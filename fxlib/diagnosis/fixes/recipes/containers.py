@@ -12,7 +12,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 _KIND = re.compile(r"<class '([^']+)'>")
 
 
-@recipe("register-dataclass")
+@recipe("register-dataclass", assumes="nobody else registers the class")
 def register_dataclass(site: Site) -> Draft | None:
     """Register a dataclass among the inputs or results with `torch.export.register_dataclass`."""
     found = _own_class(site)
@@ -22,7 +22,7 @@ def register_dataclass(site: Site) -> Draft | None:
     return Draft(f"Register {found[0]}", [*edits, _below(site, found[1], f"{function}({found[0]})")])
 
 
-@recipe("register-class")
+@recipe("register-class", assumes="nobody else registers the class")
 def register_class(site: Site) -> Draft | None:
     """Register a class with `torch.utils._pytree.register_pytree_node`, if its constructor takes its attributes by
     name."""

@@ -167,7 +167,7 @@ def split_comparison_text(site: Site, node: ast.Compare) -> str:
     return " & ".join(parts)
 
 
-@recipe("split-comparison")
+@recipe("split-comparison", assumes="each comparison can be made, whatever the others give")
 def split_comparison(site: Site) -> Draft | None:
     """Replace `low < x < high` with two comparisons that are joined by `&`."""
     for node in site.nearest(ast.Compare):
@@ -184,7 +184,7 @@ def split_comparison(site: Site) -> Draft | None:
     return None
 
 
-@recipe("torch-assert")
+@recipe("torch-assert", assumes="nobody catches what it raises")
 def torch_assert(site: Site) -> Draft | None:
     """Replace `assert c, m` with `torch._assert(c, m)`, which is recorded."""
     statement = site.statement
@@ -237,7 +237,7 @@ def _message(site: Site, message: ast.expr | None, condition: ast.expr) -> str:
     return quote + " ".join(words.split()).replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
 
 
-@recipe("torch-maximum")
+@recipe("torch-maximum", assumes="all of them are tensors")
 def torch_maximum(site: Site) -> Draft | None:
     """Replace `max(a, b)` of two tensors with `torch.maximum(a, b)`."""
     for call in site.nearest(ast.Call):

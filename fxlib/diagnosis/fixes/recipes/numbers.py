@@ -17,7 +17,7 @@ __all__ = ["torch_call"]
 _NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
 
 
-@recipe("floor-div")
+@recipe("floor-div", assumes="the numbers are ints, and not negative")
 def floor_div(site: Site) -> list[Draft]:
     """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
@@ -115,7 +115,7 @@ def _binds_tighter(site: Site, node: ast.AST) -> bool:
     )
 
 
-@recipe("drop-float")
+@recipe("drop-float", assumes="it is a float already")
 def drop_float(site: Site) -> Draft | None:
     """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
     for call in site.nearest(ast.Call):
@@ -143,7 +143,7 @@ def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and node in parent.args
 
 
-@recipe("divmod-ops")
+@recipe("divmod-ops", assumes="both are numbers or tensors")
 def divmod_ops(site: Site) -> Draft | None:
     """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
@@ -235,7 +235,7 @@ _MATH_NAMES = {"sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "sin", "c
 _CONSTANTS = {"pi", "e", "inf", "nan"}
 
 
-@recipe("np-to-torch")
+@recipe("np-to-torch", assumes="they are tensors, and the dtype that torch gives will do")
 def np_to_torch(site: Site) -> Draft | None:
     """Replace `np.sqrt(x)` with `torch.sqrt(x)`, or with `math.sqrt(n)` for a size, which torch.fx records."""
     for call in site.nearest(ast.Call):
@@ -283,7 +283,7 @@ _SCALARS = {
 }
 
 
-@recipe("to-python-number")
+@recipe("to-python-number", assumes="it is a single number")
 def to_python_number(site: Site) -> Draft | None:
     """Replace `np.float32(0.5)` with `0.5`, and any other NumPy expression `e` with `e.item()`."""
     candidates = [n for n in ast.walk(site.node) if isinstance(n, ast.Call | ast.Attribute)]

@@ -42,7 +42,7 @@ def tuple_text(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-@recipe("unpack-index")
+@recipe("unpack-index", assumes="there are as many items in every call")
 def unpack_index(site: Site) -> Draft | None:
     """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
     `b, c, h = *x.shape, self.heads` likewise."""
@@ -126,7 +126,7 @@ def _is_read(site: Site, name: ast.expr) -> bool:
     )
 
 
-@recipe("drop-list")
+@recipe("drop-list", assumes="what follows takes any sequence")
 def drop_list(site: Site) -> Draft | None:
     """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
@@ -253,7 +253,7 @@ def count_hazard(site: Site, call: ast.AST) -> str | None:
     )
 
 
-@recipe("fixed-count")
+@recipe("fixed-count", assumes="there are as many items in every call")
 def fixed_count(site: Site) -> Draft | None:
     """Iterate over the three items of `x.chunk(3)` by index."""
     if site.statement is None or site.function is None:
@@ -286,7 +286,7 @@ def fixed_count(site: Site) -> Draft | None:
     )
 
 
-@recipe("unpack-count")
+@recipe("unpack-count", assumes="there are as many items in every call")
 def unpack_count(site: Site) -> Draft | None:
     """Replace `q, k, v = map(f, qkv)` with `q, k, v = map(f, (qkv[0], qkv[1], qkv[2]))`, comprehensions likewise."""
     unpacking = _unpacking(site)
@@ -353,7 +353,7 @@ def size_tuple(site: Site) -> list[Draft]:
     return []
 
 
-@recipe("flip")
+@recipe("flip", assumes="it is a tensor, or a shape")
 def flip(site: Site) -> list[Draft]:
     """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
@@ -384,7 +384,7 @@ _NEW = {"zeros": "new_zeros", "ones": "new_ones", "empty": "new_empty", "full": 
 DEFAULT_DTYPE = "torch.get_default_dtype"
 
 
-@recipe("new-zeros")
+@recipe("new-zeros", assumes="the input is a tensor on the device of the model")
 def new_zeros(site: Site) -> Draft | None:
     """Replace `torch.zeros(3)` with `x.new_zeros(3, dtype=torch.get_default_dtype())`, which is recorded and creates a
     tensor in every call."""

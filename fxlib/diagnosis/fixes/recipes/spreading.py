@@ -15,7 +15,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import assumed
 
 
-@recipe("star-concat")
+@recipe("star-concat", assumes="all of them are tuples of ints")
 def star_concat(site: Site) -> Draft | None:
     """Replace `(*shape, -1, d)` with `shape + (-1, d)`: an addition of tuples is recorded."""
     for display in site.nearest(ast.Tuple, ast.List):
@@ -79,7 +79,7 @@ def view_concat(site: Site) -> Draft | None:
     return None
 
 
-@recipe("index-star")
+@recipe("index-star", assumes="there are as many items in every call")
 def index_star(site: Site) -> Draft | None:
     """Replace `mix(*torch.split(x, 2))` with `parts = torch.split(x, 2)` and `mix(parts[0], parts[1])`."""
     for call in site.nearest(ast.Call):
@@ -267,7 +267,7 @@ def index_mapping(site: Site) -> Draft | None:
     return None
 
 
-@recipe("dict-union")
+@recipe("dict-union", assumes="both are dicts, and nobody else reads the first one")
 def dict_union(site: Site) -> Draft | None:
     """Replace `losses.update(d)` with `losses = losses | d`, which is recorded."""
     statement = site.statement
