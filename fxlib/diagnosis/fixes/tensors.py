@@ -250,21 +250,22 @@ class _Asked:
             return False
         self.asked.add((name, at))
         stores = [
-            each.lineno
+            (each.lineno, each.col_offset)
             for each in ast.walk(function)
             if isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
         ]
-        leaves = [n.lineno for n in _own(function) if isinstance(n, _LEAVING)]
+        leaves = [(n.lineno, n.col_offset) for n in _own(function) if isinstance(n, _LEAVING)]
         loop: ast.AST | None = None
         child: ast.AST = at
         while (parent := self.source.parents.get(child)) is not None and not isinstance(parent, ast.Try):
             block = next((b for b in _blocks(parent) if child in b), [])
             for statement in always(block):
-                first, last = sorted((statement.lineno, at.lineno))
-                between = [line for line in stores if first <= line < last]
-                if statement.lineno > at.lineno and any(at.lineno <= line < statement.lineno for line in leaves):
+                here, there = (at.lineno, at.col_offset), (statement.lineno, statement.col_offset)
+                first, last = sorted((here, there))
+                between = [place for place in stores if first <= place < last]
+                if there > here and any(here <= place < there for place in leaves):
                     continue
-                if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s in stores)):  # type: ignore[attr-defined]
+                if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s, _ in stores)):  # type: ignore[attr-defined]
                     continue
                 if any(self._asks(name, each, function) for each in evaluated(statement)):
                     return True

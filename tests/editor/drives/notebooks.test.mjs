@@ -193,7 +193,7 @@ test('saving a notebook', { timeout: 900_000 }, async t => {
 
     await step(t, 'or the whole notebook, where a fix needs an import of another cell', async () => {
       ws.write({ '.vscode/settings.json': JSON.stringify(ON_SAVE('notebook.source.fixAll.fxlens')) });
-      const whole = /import torch\.fx\nfrom torch import nn, randn[^]*torch\.fx\.wrap\(["']_signed_x["']\)/;
+      const whole = /import torch\.fx\nfrom torch import nn, randn[^]*torch\.fx\.wrap\(["']_two_x["']\)/;
       await editAndSave('the notebook fixed', () => assert.match(saved().join('\n'), whole));
       await until('no problem', async () => (await bench.problems()).length === 0);
       await bench.screenshot('whole');
