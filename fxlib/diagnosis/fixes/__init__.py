@@ -129,12 +129,20 @@ def propose(
 def _of_others(site: Site, recipe: Recipe) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
     owner = site.source.class_of(site.node)
+    if recipe.kind in ("lift", "wrap") and not any(map(_imports_torch, site.source.tree.body)):
+        return "torch.fx is then imported at the top, whatever guards the import of torch"
     if recipe.kind == "lift" and (re.search(_SCRIPT, site.source.text) or site.mentioned(_SCRIPT, _named(owner))):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     return None
 
 
-_SCRIPT = r"\bjit\.script\("
+def _imports_torch(statement: ast.stmt) -> bool:
+    names = [each.name for each in statement.names] if isinstance(statement, ast.Import) else []
+    names += [statement.module or ""] if isinstance(statement, ast.ImportFrom) and not statement.level else []
+    return any(each.split(".")[0] == "torch" for each in names)
+
+
+_SCRIPT = r"\bjit\.script\(|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
 
 
 def _named(owner: ast.ClassDef | None) -> str:

@@ -11,12 +11,14 @@ __all__ = ["always", "evaluated"]
 
 
 def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a block, and those of every `with` in it."""
+    """The statements of a block that surely run, as far as one that may leave it, and those of every `with` in it."""
     for statement in block:
         yield statement
         # Others may take what is raised in them for nothing.
         if isinstance(statement, ast.With) and all("no_grad" in ast.unparse(each) for each in statement.items):
             yield from always(statement.body)
+        if any(isinstance(each, ast.Return | ast.Raise | ast.Break | ast.Continue) for each in ast.walk(statement)):
+            return
 
 
 def evaluated(statement: ast.stmt | ast.expr) -> Iterator[ast.AST]:

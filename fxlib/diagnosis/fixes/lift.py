@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.imports import wrap_call
-from fxlib.diagnosis.fixes.names import Flow, analyse, self_chain, self_name, surely_bound
+from fxlib.diagnosis.fixes.names import Flow, analyse, may_catch, self_chain, self_name, surely_bound
 from fxlib.diagnosis.fixes.naming import name_of_block
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
@@ -39,12 +39,15 @@ def define_wrapped(source: Source, at: ast.AST, name: str, definition: str) -> l
     return [*imports, source.insert_line(line, text)]
 
 
-def live_after(source: Source, block: list[ast.stmt], function: FunctionNode, names: list[str]) -> list[str]:
-    """Those of ``names`` that are read outside of a block: after it, or anywhere in a loop around both."""
+def live_after(
+    source: Source, block: list[ast.stmt], function: FunctionNode, names: list[str], read: Sequence[str] = ()
+) -> list[str]:
+    """Those of ``names`` that are read outside of a block: after it, or anywhere in a loop around both, or that the
+    block itself has ``read`` from before, as it does again in the next iteration."""
     start, end = (block[0].lineno, block[0].col_offset), (block[-1].end_lineno, block[-1].end_col_offset)
     loops = [a for a in source.ancestors(block[0]) if isinstance(a, ast.For | ast.While)]
     in_loop = {id(n) for loop in loops if source.function_of(loop) is function for n in ast.walk(loop)}
-    live = set()
+    live = set(read) if in_loop else set()
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             name, reads = node.target, True
@@ -176,11 +179,11 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     if flow.obstacle:
         return Lift(obstacle=flow.obstacle)
     changed = [name for name in changed_in_place(block) if name in flow.reads and name not in flow.writes]
-    results = [] if ending else live_after(source, block, function, [*flow.writes, *changed])
+    results = [] if ending else live_after(source, block, function, [*flow.writes, *changed], flow.reads)
     if not results and not ending:
         return Lift(obstacle="nothing that it computes is read later")
     sometimes = [name for name in results if name not in flow.always]
-    if any(isinstance(each, ast.Try) for each in source.ancestors(block[0])):
+    if any(map(may_catch, source.ancestors(block[0]))):
         return Lift(obstacle="what it has computed until an exception may be used")
     if (late := _read_late(function, moved, flow.writes)) is not None:
         return Lift(obstacle=f"a function that is defined outside of it reads `{late}`")

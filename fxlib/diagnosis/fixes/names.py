@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["Flow", "analyse", "inputs_of", "local_names", "self_chain", "self_name", "surely_bound"]
+__all__ = ["Flow", "analyse", "inputs_of", "local_names", "may_catch", "self_chain", "self_name", "surely_bound"]
 
 # Attributes of a tensor: the function gets the tensor and reads them itself.
 TENSOR_ATTRIBUTES = {
@@ -192,7 +192,7 @@ class _Collector(ast.NodeVisitor):
         for item in node.items:
             self.visit(item)
         body = self._branch(node.body)
-        if all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items):
+        if not may_catch(node):
             self.sure = body
 
     def visit_For(self, node: ast.For) -> None:
@@ -315,6 +315,7 @@ class _Collector(ast.NodeVisitor):
         for walrus in (n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)):
             self.comprehension_free_writes.add(walrus.target.id)
         self._hidden.append(bound)
+        sure = set(self.sure)  # nothing in it is bound if there are no items
         for i, generator in enumerate(generators):
             if i:
                 self.visit(generator.iter)
@@ -324,8 +325,16 @@ class _Collector(ast.NodeVisitor):
             if hasattr(node, part):
                 self.visit(getattr(node, part))
         self._hidden.pop()
+        self.sure = sure
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+def may_catch(node: ast.AST) -> bool:
+    """Whether an exception in a statement may end there."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return not all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items)
+    return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
 
 
 def self_chain(node: ast.AST, me: str | None) -> str | None:

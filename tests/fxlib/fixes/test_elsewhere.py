@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 
+from fxlib.diagnosis.fixes import apply_fix
 from fxlib.diagnosis.fixes.elsewhere import mentioned
 
 from .marked import HEAD, net
@@ -146,3 +148,33 @@ def test_a_folder_of_everybody_is_no_project(tmp_path):
     other = tmp_path / "two"
     other.mkdir()
     assert mentioned(str(other / "net.py"), r"\.kept_there\b") == "use.py"
+
+
+IN_LOOP = "for i in range(3):\n    if not y.any():\n        dead += 1\n        y = y + dead\nreturn y\n"
+MOVED = {
+    "a count of a loop": "y, dead = x * 0, 0\n" + IN_LOOP,
+    "what may be suppressed": "y = x\nwith contextlib.suppress(RuntimeError):\n    if y.sum() > -1e9:\n        y = y * 2\n"
+    "        y = y * self.w\nreturn y\n",
+    "no items": "hit = x\nif any((hit := s).sum() > 100 for s in self.skips):\n    x = x + 1\nreturn hit, x\n",
+    "a closure": "gain = 1.0\nscaled = lambda v: v * gain\ny = x\nif x.sum() > 0:\n    gain = 3.0\n    y = y + 1\n"
+    "return scaled(y)\n",
+    "a builtin's name": "y = x\nif x.sum() > self.range:\n    for i in range(2):\n        y = y + i\nreturn y\n",
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_moved_code_does_what_it_did(name, tmp_path):
+    init = "self.w, self.skips, self.range = torch.ones(5), [], 0.5\n"
+    text = "import contextlib\n" + net(MOVED[name], init=init)
+    checker = checker_for(tmp_path, text, INPUTS)
+    for finding in checker.before.report.findings:
+        for fix in checker.settle(finding):
+            if fix.preferred:
+                texts = apply_fix(fix)
+                results = []
+                for each in (text, *texts.values()):
+                    scope: dict = {}
+                    exec(each, scope)
+                    for x in (torch.zeros(2, 3), torch.ones(2, 3)):
+                        results.append(scope["Net"]()(x))
+                assert str(results[: len(results) // 2]) == str(results[len(results) // 2 :])

@@ -7,7 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import inputs_of
+from fxlib.diagnosis.fixes.names import inputs_of, may_catch
 from fxlib.diagnosis.fixes.tensors import assumed
 
 __all__ = ["DEFAULT_DTYPE", "names_of", "of_a_list"]
@@ -26,6 +26,8 @@ def len_to_shape(site: Site) -> Draft | None:
                 return None
             text = f"{site.operand(argument)}.shape[0]"
             hazard = assumed(site, sized=[argument])
+            if "TypeError" in site.source.text or any(map(may_catch, site.source.ancestors(call))):
+                hazard = hazard or "it raises another exception where there is no length"
             return Draft(f"Use {text}", [site.source.replace(call, text)], first=True, hazard=hazard)
     return None
 
@@ -344,7 +346,8 @@ def size_tuple(site: Site) -> list[Draft]:
             sizes = site.text(call.args[0]) if len(call.args) == 1 else tuple_text([site.text(a) for a in call.args])
             kind = f", dtype={site.need(f'torch.{_OLDER[maker]}')[0]}" if _OLDER[maker] else ""
             text = f"{function}({sizes}{kind})"
-            return [Draft(f"Use {text}", [*edits, site.source.replace(call, text)])]
+            edits = [*edits, site.source.replace(call, text)]
+            return [Draft(f"Use {text}", edits, hazard="it is made on the default device, which need not be the CPU")]
         if name in ("torch.Size",) and len(call.args) == 1:
             argument = call.args[0]
             if isinstance(argument, ast.List | ast.Tuple):
