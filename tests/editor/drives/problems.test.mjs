@@ -83,8 +83,8 @@ test('a problem is seen, mended through the lightbulb, and typing is followed', 
     await step(t, 'Fix All mends what can be proven, as one edit', async () => {
       await bench.command('Fix All');
       await bench.waitForText(/torch\.fx\.wrap\("_set_boxes"\)/);
-      await bench.goTo(28);
-      await bench.waitForText(/batch = raw\.shape\[0\][\s\S]*scale = math\.sqrt\(raw\.shape\[1\]\)/);
+      await bench.goTo(44);
+      await bench.waitForText(/batch = raw\.shape\[0\][\s\S]*scale = _scale\(raw\)/);
       await until('no problem', async () => !(await bench.problems()).some(row => /FX1\d\d/.test(row)));
       await bench.screenshot('all-mended');
       await bench.goTo(1);

@@ -153,8 +153,8 @@ def test_a_folder_of_everybody_is_no_project(tmp_path):
 IN_LOOP = "for i in range(3):\n    if not y.any():\n        dead += 1\n        y = y + dead\nreturn y\n"
 MOVED = {
     "a count of a loop": "y, dead = x * 0, 0\n" + IN_LOOP,
-    "what may be suppressed": "y = x\nwith contextlib.suppress(RuntimeError):\n    if y.sum() > -1e9:\n        y = y * 2\n"
-    "        y = y * self.w\nreturn y\n",
+    "what may be suppressed": "y = x\nwith contextlib.suppress(RuntimeError):\n    if y.sum() > -1e9:\n"
+    "        y = y * 2\n        y = y * self.w\nreturn y\n",
     "no items": "hit = x\nif any((hit := s).sum() > 100 for s in self.skips):\n    x = x + 1\nreturn hit, x\n",
     "a closure": "gain = 1.0\nscaled = lambda v: v * gain\ny = x\nif x.sum() > 0:\n    gain = 3.0\n    y = y + 1\n"
     "return scaled(y)\n",
