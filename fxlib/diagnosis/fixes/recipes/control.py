@@ -7,7 +7,6 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.guards import SIZES
-from fxlib.diagnosis.fixes.integers import is_size
 from fxlib.diagnosis.fixes.tensors import assumed
 
 _BOOLEAN_METHODS = {
@@ -177,10 +176,8 @@ def split_comparison(site: Site) -> Draft | None:
             bare = site.source.in_parentheses(node) or isinstance(
                 parent, ast.Assign | ast.Return | ast.Call | ast.If | ast.While | ast.keyword | ast.Assert
             )
-            sure = all(isinstance(each, ast.Constant) or is_size(each) for each in (node.left, *node.comparators))
-            hazard = None if sure else "right only if each comparison can be made, whatever the others give"
             edit = site.source.replace(node, text if bare else f"({text})")
-            return Draft("Compare twice and join the results with &", [edit], hazard=hazard)
+            return Draft("Compare twice and join the results with &", [edit])
     return None
 
 

@@ -21,7 +21,8 @@ def len_to_shape(site: Site) -> Draft | None:
             argument = call.args[0]
             if (shaped := _shape_of(argument)) is not None:
                 base = site.operand(shaped)
-                return Draft(f"Use {base}.ndim", [site.source.replace(call, f"{base}.ndim")], first=True)
+                edit = site.source.replace(call, f"{base}.ndim")
+                return Draft(f"Use {base}.ndim", [edit], first=True, hazard=assumed(site, tuples=[argument]))
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"

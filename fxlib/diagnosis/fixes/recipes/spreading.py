@@ -8,9 +8,8 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.given import to_attribute
-from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.recipes.sizes import count_hazard, is_cheap, names_of, of_a_list, static_count, tuple_text
+from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, names_of, of_a_list, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import assumed
 
@@ -26,8 +25,6 @@ def star_concat(site: Site) -> Draft | None:
         inner = isinstance(parent, ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.UnaryOp)
         edit = site.source.replace(display, f"({text})" if inner else text)
         hazard = assumed(site, tuples=_starred(display.elts))
-        if hazard is None and not all(isinstance(e, ast.Starred) or is_int(site, e) for e in display.elts):
-            hazard = "right only if all of them are ints, as in a shape"
         if isinstance(display, ast.List):
             hazard = hazard or of_a_list(site, *names_of(site, display))
         return Draft(f"Add tuples: {text}", [edit], first=True, hazard=hazard)
@@ -99,12 +96,9 @@ def index_star(site: Site) -> Draft | None:
             edits.append(site.source.replace_range(start, start, f"{name} = {site.text(value)}\n{indent}"))
         items = ", ".join(f"{name}[{i}]" for i in range(count))
         title, edits = f"Pass the {count} items by index", [*edits, site.source.replace(stars[0], items)]
-        called = _callee(site, call)
-        plain = isinstance(call.func, ast.Name) and called is not None and not called.args.defaults
-        sure = static_count(value) is not None or (plain and _taken(site, call) is not None)
-        hazard = count_hazard(site, value) if sure else f"right only for {count} items"
+        hazard = f"right only for {count} items"
         if name != site.text(value) and call not in evaluated(site.statement):
-            hazard = hazard or f"right only if `{site.text(value)}` can be computed in every call"
+            hazard += f", and if `{site.text(value)}` can be computed in every call"
         return Draft(title, edits, first=True, hazard=hazard)
     return None
 
@@ -281,34 +275,5 @@ def dict_union(site: Site) -> Draft | None:
         return None
     name = function.value.id
     text = f"{name} = {name} | {site.operand(call.args[0])}"
-    plain = isinstance(call.args[0], ast.Dict | ast.DictComp)
-    hazard = None if _is_new(site, name) else f"`{name}` may be a dictionary that others read, which stays as it was"
-    hazard = hazard or (None if plain else f"right only if `{site.text(call.args[0])}` is a dict")
     title = "Join the dictionaries with |, which is recorded"
-    return Draft(title, [site.source.replace(statement, text)], hazard=hazard)
-
-
-def _is_new(site: Site, name: str) -> bool:
-    """Whether a function binds a name to nothing but containers that it makes itself, and gives them to nobody."""
-    given: list[ast.AST] = []
-    for node in ast.walk(site.function or site.source.tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(getattr(each, "id", None) == name for target in targets for each in ast.walk(target or ast.Pass())):
-            if not (isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 and _makes(node.value)):
-                return False
-            given.append(node)
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) and getattr(node.value, "id", None) == name:
-            return False  # another name for it
-        if isinstance(node, ast.Call | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Yield):
-            inside = [*getattr(node, "args", ()), *getattr(node, "elts", ()), *getattr(node, "values", ())]
-            if any(getattr(each, "id", None) == name for each in inside):
-                return False  # given to somebody, who may keep it
-    return bool(given)
-
-
-def _makes(value: ast.AST | None) -> bool:
-    if isinstance(value, ast.BinOp):
-        return isinstance(value.op, ast.BitOr)
-    if isinstance(value, ast.Call):
-        return getattr(value.func, "id", getattr(value.func, "attr", "")) in ("dict", "copy")
-    return isinstance(value, ast.Dict | ast.DictComp)
+    return Draft(title, [site.source.replace(statement, text)])
