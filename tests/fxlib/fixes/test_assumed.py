@@ -1,4 +1,4 @@
-"""What a fix assumes of values, by the text alone: that they are tensors, tuples, new, or of one shape."""
+"""What the text of a function says of its values, and what fixes assume beyond it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.source import Source
-from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple, is_value
+from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
 from .marked import HEAD, fixes_of, net
 
@@ -39,29 +39,28 @@ CASES = {
         False,
     ),
     "a name of a comprehension": (SIZE, of("x = torch.relu(x)\nreturn x * sum([«len(x)» for x in flag])\n"), False),
-    "an item of a tensor": (SIZE, of("x = torch.relu(x)\nreturn x * sum([«len(v)» for v in x])\n"), True),
-    "an int of a comprehension": (
-        "floor-div",
-        of("k = 2\nreturn x * sum([«int(x.shape[0] / k)» for k in flag])\n"),
-        False,
-    ),
+    "an item of a tensor": (SIZE, of("h = torch.relu(x)\nreturn x * sum([«len(v)» for v in h])\n"), True),
+    "an annotation": (SIZE, of("return x * «len(x)»\n", signature="self, x: torch.Tensor"), True),
+    "an operator": (SIZE, of("return x / «len(x)»\n"), False),
+    "a text": (SIZE, of("h = '%s' % torch.relu(x)\n" + LEN), False),
     "a function of torch": (SIZE, of("h = torch.relu(x)\n" + LEN), True),
     "a function of the file": (
         SIZE,
         of("h = mean(x)\n" + LEN, before="\n\ndef mean(y):\n    return torch.mean(y, 0)\n"),
-        True,
+        False,
     ),
     "a layer of another file": (SIZE, of("h = self.l(x)\n" + LEN, "self.l = Other()\n"), False),
     "indices beside": (SIZE, of("h = self.l(x)\n" + LEN, "self.l = nn.MaxPool2d(2, return_indices=k)\n"), False),
     "a tuple by a flag": (SIZE, of("h = torch.relu(x).nonzero(as_tuple=flag)\n" + LEN), False),
     "a message": (SIZE, of('h = x\nassert h is not None, f"{h.shape}"\n' + LEN), False),
-    "a test": (SIZE, of("h = x\nassert h.shape[0] > 0\n" + LEN), True),
+    "a test": (SIZE, of("h = x\nassert h.size(0) > 0\n" + LEN), True),
+    "an attribute that settings have": (SIZE, of("h = x\nk = h.dim, h.shape\n" + LEN), False),
     "a branch": (SIZE, of("h = x\nif flag:\n    h = h.mean(1)\n" + LEN), False),
     "behind a return": (SIZE, of("h = x\nn = «len(h)»\nif flag:\n    return n\nreturn h.mean(1)\n"), False),
     "what may be raised in vain": (SIZE, of("h = x\nwith suppress(Exception):\n    h.mean(1)\n" + LEN), False),
     "something in a tuple": (SIZE, of("h = (torch.relu(x), flag)[1]\n" + LEN), False),
     "an item of a loop": (SIZE, of("for h in torch.relu(x).chunk(2):\n    n = «len(h)»\nreturn x + n\n"), True),
-    "an index of columns": (SIZE, of("h = x\ny = h[:, 0]\n" + LEN), True),
+    "an index of columns": (SIZE, of("h = x\ny = h[:, 0]\n" + LEN), False),
     "a method of lists": (SIZE, of("h = x\nh.index(2)\n" + LEN), False),
     "the object itself": ("detach", of(GRAD.format("self.mean(x)")), False),
     "chunks": ("fixed-count", of(LOOP.format("chunk(3)")), False),
@@ -80,7 +79,9 @@ CASES = {
         False,
     ),
     "the shape of the object": ("view-concat", of("return x.view(«*x.shape[:1]», *self.shape)\n"), False),
-    "a list of settings": ("view-concat", of("return x.view(«*x.shape[:1]», -1)\n"), True),
+    "its own shape": ("view-concat", of("return x.view(«*x.shape[:1]», -1)\n"), True),
+    "the shape of another": ("view-concat", of("return x.view(«*flag.shape[:1]», -1)\n"), False),
+    "a view of a layer": ("view-concat", of("return self.l(x).view(«*x.size()[:1]», -1)\n"), False),
     "a side that draws": (
         WHERE,
         of(SIDE, "self.r = nn.Dropout()\n"),
@@ -125,7 +126,7 @@ def test_any_name_of_a_file_can_be_asked_about():
         for node in source.nodes:
             if isinstance(node, ast.Name | ast.Call):
                 site = Site(None, source, node, lambda path: None)
-                for ask in (is_tensor, is_value, is_tuple):
+                for ask in (is_tensor, is_tuple):
                     ask(site, node)
                 asked += 1
     assert asked > 3000
