@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import is_inner, to_name
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.torch_names import (
     ANNOTATION,

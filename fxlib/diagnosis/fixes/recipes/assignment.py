@@ -7,7 +7,8 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.names import analyse, self_name
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import analyse
 
 _OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

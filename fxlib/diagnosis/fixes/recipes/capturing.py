@@ -6,7 +6,8 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_bound
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import analyse, local_names, surely_bound
 from fxlib.diagnosis.fixes.recipes.assignment import KEPT
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
-from fxlib.diagnosis.fixes.evaluated import evaluated
+from fxlib.diagnosis.fixes.evaluated import evaluated, may_catch
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import inputs_of, may_catch
+from fxlib.diagnosis.fixes.members import inputs_of
 from fxlib.diagnosis.fixes.tensors import is_tensor
 
 __all__ = ["DEFAULT_DTYPE"]

@@ -8,7 +8,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.given import to_attribute
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
