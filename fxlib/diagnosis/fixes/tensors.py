@@ -1,9 +1,9 @@
-"""Which expressions are surely tensors or tuples, by the text of their function alone: the example passes a tensor
-where another caller may pass a list.
+"""Which expressions are surely tensors, sizes or tuples, by the text of their function alone: the example passes a
+tensor where another caller may pass a list.
 
 An expression is one where it can be nothing else: a parameter is annotated so, a name gets nothing else, or the
-function calls a method of tensors on it on every way. Attributes of the module, its layers and its methods say nothing:
-a child, or anybody who has the module, may replace them.
+function asks for its shape or calls a method of tensors on it on every way. Attributes of the module, its layers and
+its methods say nothing: a child, or anybody who has the module, may replace them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
 from fxlib.diagnosis.fixes.given import is_inner, to_name
 from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.torch_names import (
     ANNOTATION,
@@ -28,12 +29,17 @@ from fxlib.diagnosis.fixes.torch_names import (
     SHAPED,
 )
 
-__all__ = ["is_tensor", "is_tuple"]
+__all__ = ["is_size", "is_tensor", "is_tuple"]
 
 
 def is_tensor(site: Site, node: ast.AST) -> bool:
     """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with."""
     return _Asked(site).holds(node, site.function)
+
+
+def is_size(site: Site, node: ast.AST) -> bool:
+    """Whether it is an int that is not negative: a size of a tensor, a literal, or computed from nothing else."""
+    return _Asked(site).size(node, site.function)
 
 
 def is_tuple(site: Site, node: ast.AST) -> bool:
@@ -85,6 +91,26 @@ class _Asked:
             return node.attr in KEPT and self.holds(node.value, function)
         return isinstance(node, ast.Call) and self._called(node, function)
 
+    def size(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        """Whether it is an int that is not negative."""
+        if isinstance(node, ast.Constant):
+            return type(node.value) is int and node.value >= 0
+        if isinstance(node, ast.BinOp):
+            kept = isinstance(node.op, ast.Add | ast.Mult | ast.FloorDiv | ast.Mod)
+            return kept and all(self.size(each, function) for each in (node.left, node.right))
+        if isinstance(node, ast.Subscript):
+            value = node.value
+            while isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+                value = value.value
+            return not isinstance(node.slice, ast.Slice) and self._is_shape(value, function)
+        if isinstance(node, ast.Call):
+            asked = isinstance(node.func, ast.Attribute) and not node.keywords
+            sized = asked and (node.func.attr, len(node.args)) in (("size", 1), ("dim", 0), ("numel", 0))  # type: ignore[attr-defined]
+            return sized and self._has_shape(node.func.value, function)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Attribute):
+            return node.attr == "ndim" and self._has_shape(node.value, function)
+        return isinstance(node, ast.Name) and self._all_given("size", node, function, self.size)
+
     def several(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
         """Whether it is a tuple: of tensors, of sizes, or of anything."""
         if isinstance(node, ast.Tuple) or self._is_shape(node, function):
@@ -95,22 +121,14 @@ class _Asked:
             return isinstance(node.op, ast.Add) and all(self.several(e, function) for e in (node.left, node.right))
         if isinstance(node, ast.Call):
             return self.site.call_name(node) == "tuple" or self.of_tensors(node, function)
-        if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node, function))
-            return bool(given) and self._once(
-                ("several", node.id, function), lambda: all(self.several(value, where) for value, where in given)
-            )
-        return False
+        return isinstance(node, ast.Name) and self._all_given("several", node, function, self.several)
 
     def of_tensors(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
         """Whether it is a tuple of nothing but tensors."""
         if isinstance(node, ast.Tuple):
             return bool(node.elts) and all(self.holds(each, function) for each in node.elts)
         if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node, function))
-            return bool(given) and self._once(
-                ("of tensors", node.id, function), lambda: all(self.of_tensors(value, where) for value, where in given)
-            )
+            return self._all_given("of tensors", node, function, self.of_tensors)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in SEVERAL:
             return False
         method, of_torch = node.func.attr, self.site.call_name(node) == f"torch.{node.func.attr}"
@@ -125,13 +143,29 @@ class _Asked:
             node = node.func if getattr(node.func, "attr", "") == "size" else None
         elif getattr(node, "attr", "") != "shape":
             return False
-        return isinstance(node, ast.Attribute) and self.holds(node.value, function)
+        return isinstance(node, ast.Attribute) and self._has_shape(node.value, function)
+
+    def _has_shape(self, base: ast.AST, function: FunctionNode | None) -> bool:
+        """Whether its shape is that of a tensor: of a local value it is, not of the module, whose may be a list."""
+        return self._is_local(base, function) or self.holds(base, function)
+
+    def _is_local(self, node: ast.AST, function: FunctionNode | None) -> bool:
+        """Whether it is a name of the function, and not the module's."""
+        if not isinstance(node, ast.Name) or function is None:
+            return False
+        return node.id in local_names(function) and node.id != self_name(self.source, function)
+
+    def _all_given(self, what: str, node: ast.Name, function: FunctionNode | None, ask: Callable[..., bool]) -> bool:
+        """Whether all that a name gets is so."""
+        given = list(to_name(self.source, node, function))
+        inner = node if is_inner(self.source, node) else None
+        return bool(given) and self._once(
+            (what, node.id, function, inner), lambda: all(ask(value, where) for value, where in given)
+        )
 
     def _of_all(self, node: ast.Name, function: FunctionNode | None) -> bool:
         """Whether all that a name gets is a tensor, or what is done with it where it is read says so."""
-        given = list(to_name(self.source, node, function))
-        key = (node.id, function, node if is_inner(self.source, node) else None)
-        if given and self._once(key, lambda: all(self.holds(value, where) for value, where in given)):
+        if self._all_given("tensor", node, function, self.holds):
             return True
         at = self.source.statement_of(node) if node in self.source.parents else None
         return at is not None and function is not None and self._is_called_at(node, at, function)
@@ -162,7 +196,7 @@ class _Asked:
     def _is_called_at(self, node: ast.Name, at: ast.stmt, function: FunctionNode) -> bool:
         """Whether a method of tensors is called, on every way, on the value that a name has at a statement."""
         name = node.id
-        if name == self_name(self.source, function) or is_inner(self.source, node):
+        if not self._is_local(node, function) or is_inner(self.source, node):
             return False
         stores = [
             (each.lineno, each.col_offset)
@@ -196,9 +230,10 @@ _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
 
 
 def _is_method_of(name: str, node: ast.AST) -> bool:
-    """Whether it calls a method on a name that nothing but tensors has, such as `x.view(…)`."""
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr in METHODS and getattr(called.value, "id", None) == name
+    """Whether it asks a name for its shape, or calls a method on it that little else than tensors has."""
+    called = node.func if isinstance(node, ast.Call) else node
+    asked = METHODS if isinstance(node, ast.Call) else {"shape"}
+    return isinstance(called, ast.Attribute) and called.attr in asked and getattr(called.value, "id", None) == name
 
 
 def _is_annotated(annotation: ast.expr | None) -> bool:

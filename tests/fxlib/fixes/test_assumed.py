@@ -26,7 +26,7 @@ def of(body: str, init: str = "self.l = nn.Linear(4, 4)\n", signature: str = PLA
 
 
 SIDE = "x = self.r(x) if «x.sum() > 0» else x\nreturn x\n"
-LIFT, NUMPY = "lift-block", "import numpy as np\n"
+LIFT, INTS, NUMPY = "lift-block", "floor-div", "import numpy as np\n"
 GUARDED = "if «self.use and x.sum() > 0»:\n    x = x * self.g\nreturn x\n"
 MAYBE = "self.l = nn.Linear(4, 4) if k else nn.Identity()\n"
 TWO = "\n\nclass Two(nn.Module):\n    def forward(self, x):\n        return x, x\n"
@@ -54,7 +54,7 @@ CASES = {
     "a tuple by a flag": (SIZE, of("h = torch.relu(x).nonzero(as_tuple=flag)\n" + LEN), False),
     "a message": (SIZE, of('h = x\nassert h is not None, f"{h.shape}"\n' + LEN), False),
     "a test": (SIZE, of("h = x\nassert h.size(0) > 0\n" + LEN), True),
-    "an attribute that settings have": (SIZE, of("h = x\nk = h.dim, h.shape\n" + LEN), False),
+    "an attribute that settings have": (SIZE, of("h = x\nk = h.dim, h.size\n" + LEN), False),
     "a branch": (SIZE, of("h = x\nif flag:\n    h = h.mean(1)\n" + LEN), False),
     "behind a return": (SIZE, of("h = x\nn = «len(h)»\nif flag:\n    return n\nreturn h.mean(1)\n"), False),
     "what may be raised in vain": (SIZE, of("h = x\nwith suppress(Exception):\n    h.mean(1)\n" + LEN), False),
@@ -80,7 +80,7 @@ CASES = {
     ),
     "the shape of the object": ("view-concat", of("return x.view(«*x.shape[:1]», *self.shape)\n"), False),
     "its own shape": ("view-concat", of("return x.view(«*x.shape[:1]», -1)\n"), True),
-    "the shape of another": ("view-concat", of("return x.view(«*flag.shape[:1]», -1)\n"), False),
+    "a list of sizes": ("view-concat", of("return x.view(«*flag», -1)\n"), False),
     "a view of a layer": ("view-concat", of("return self.l(x).view(«*x.size()[:1]», -1)\n"), False),
     "a side that draws": (
         WHERE,
@@ -99,6 +99,32 @@ CASES = {
         False,
     ),
     "an attribute of every way": (LIFT, of(GUARDED.replace("self.use and x.sum() > 0", "x.sum() > self.g")), True),
+    "half of a size": (INTS, of("h, w = x.shape[-2:]\nreturn x[: «int((h + 1) * w / 2)»]\n"), True),
+    "half of a size that another value replaces": (
+        INTS,
+        of("h = x.size(0)\nif flag:\n    h = flag\nreturn x[: «int(h / 2)»]\n"),
+        False,
+    ),
+    "a part of a size": (INTS, of("return x[: «int(x.shape[0] / self.k)»]\n"), False),
+    "a quarter, half by half": (INTS, of("return x[: «int(x.shape[0] / 2 / 2)»]\n"), False),
+    "a size that may be negative": (INTS, of("return x[: «int((x.shape[0] - 9) / 2)»]\n"), False),
+    "a negative number": (INTS, of("return x[: «int(x.shape[0] / -2)»]\n"), False),
+    "a size of the module": (INTS, of("return x[: «int(self.shape[0] / 2)»]\n"), False),
+    "a size of a layer": (INTS, of("return x[: «int(self.l.weight.shape[0] / 2)»]\n"), False),
+    "a size of a module's name": (INTS, of("return x[: «int(config.shape[0] / 2)»]\n"), False),
+    "an int that is one": (INTS, of("return x[: «int(x.size(0))»]\n"), True),
+    "a float that is one": ("drop-float", of("return x * «float(1.0 / x.shape[0])»\n"), True),
+    "a float of anything": ("drop-float", of("return x * «float(1.0 / self.k)»\n"), False),
+    "rows and columns": ("divmod-ops", of("a, b = «divmod(x.shape[0], 2)»\nreturn x * a + b\n"), True),
+    "rows of anything": ("divmod-ops", of("a, b = «divmod(x.shape[0], self.k)»\nreturn x * a + b\n"), False),
+    "a tuple of sizes": ("star-concat", of("s = («*x.shape[:-1]», 2, 2)\nreturn x.view(s)\n"), True),
+    "a tuple of sizes that is returned": (
+        "star-concat",
+        of("s = («*x.shape[:-1]», 2, 2)\nreturn x.view(s), s\n"),
+        False,
+    ),
+    "a list of joined tensors": ("drop-list", of("return torch.cat(«list(x.chunk(2))»)\n"), True),
+    "a list of a layer": ("drop-list", of("return torch.cat(«list(self.l(x))»)\n"), False),
     "a slice of a list": (
         "drop-list",
         of("s = «list(x.shape)»\nif self.up:\n    return x.view(s[:-1] + [2, -1])\nreturn x\n"),

@@ -8,11 +8,14 @@ import struct
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
+from fxlib.diagnosis.fixes.tensors import is_size
 
 __all__ = ["torch_call"]
 
+_INTS = "right only if the numbers are ints, and none is negative: int() rounds toward 0, // rounds down"
 
-@recipe("floor-div", assumes="the numbers are ints, and none is negative: int() rounds toward 0, // rounds down")
+
+@recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
     """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
@@ -32,18 +35,22 @@ def floor_div(site: Site) -> list[Draft]:
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
-            again = any(
-                isinstance(each, ast.Div) for side in (argument.left, argument.right) for each in ast.walk(side)
+            several = len(above) + len(below) > 2 or any(
+                isinstance(each, ast.Div) for side in (*above, *below) for each in ast.walk(side)
             )
-            note = "several divisions of floats round otherwise than one of integers" if again else None
-            return [Draft(f"Divide integers: {text}", [site.source.replace(call, text)], note, first=True)]
-        if name == "int" and _is_size(argument):
+            note = "several divisions of floats round otherwise than one of integers" if several else None
+            sure = not several and all(is_size(site, each) for each in (*above, *below))
+            edit = site.source.replace(call, text)
+            hazard = None if sure else _INTS
+            return [Draft(f"Divide integers: {text}", [edit], note, first=True, hazard=hazard)]
+        if name == "int" and _looks_like_size(argument):
             edit = site.source.replace(call, site.text(argument))
-            return [Draft("Drop int(): a size is an int already", [edit], first=True)]
+            hazard = None if is_size(site, argument) else "right only if it is an int already"
+            return [Draft("Drop int(): a size is an int already", [edit], first=True, hazard=hazard)]
     return []
 
 
-def _is_size(node: ast.AST) -> bool:
+def _looks_like_size(node: ast.AST) -> bool:
     """`x.shape[i]`, `x.size(i)`, `x.dim()`: an int under eager."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
@@ -73,7 +80,7 @@ def _binds_tighter(site: Site, node: ast.AST) -> bool:
     )
 
 
-@recipe("drop-float", assumes="it is a float already")
+@recipe("drop-float")
 def drop_float(site: Site) -> Draft | None:
     """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
     for call in site.nearest(ast.Call):
@@ -83,7 +90,8 @@ def drop_float(site: Site) -> Draft | None:
         bare = isinstance(parent, ast.Assign | ast.Return | ast.keyword) or _only_argument(parent, call)
         text = site.text(call.args[0])
         edit = site.source.replace(call, text if bare else f"({text})")
-        return Draft("Drop float(): this is a float already", [edit], first=True)
+        hazard = None if _is_quotient_of_sizes(site, call.args[0]) else "right only if it is a float already"
+        return Draft("Drop float(): this is a float already", [edit], first=True, hazard=hazard)
     return None
 
 
@@ -100,7 +108,15 @@ def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and node in parent.args
 
 
-@recipe("divmod-ops", assumes="both are numbers or tensors")
+def _is_quotient_of_sizes(site: Site, node: ast.expr) -> bool:
+    """Whether it divides a number by a size."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    number = isinstance(node.left, ast.Constant) and isinstance(node.left.value, int | float)
+    return (number or is_size(site, node.left)) and is_size(site, node.right)
+
+
+@recipe("divmod-ops")
 def divmod_ops(site: Site) -> Draft | None:
     """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
@@ -108,8 +124,12 @@ def divmod_ops(site: Site) -> Draft | None:
             left, right = (site.operand(a) for a in call.args)
             pair = f"{left} // {right}, {left} % {right}"
             parent = site.source.parents.get(call)
+            sizes = all(is_size(site, each) for each in call.args)
             return Draft(
-                "Use // and %", [site.source.replace(call, pair if isinstance(parent, ast.Assign) else f"({pair})")]
+                "Use // and %",
+                [site.source.replace(call, pair if isinstance(parent, ast.Assign) else f"({pair})")],
+                first=sizes,
+                hazard=None if sizes else "right only if both are numbers or tensors",
             )
     return None
 
@@ -229,7 +249,7 @@ def torch_call(site: Site, call: ast.Call) -> list[Edit] | None:
 
 
 def _mentions_size(node: ast.expr) -> bool:
-    return any(_is_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+    return any(_looks_like_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
 
 
 _SCALARS = {

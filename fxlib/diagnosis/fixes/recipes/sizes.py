@@ -8,7 +8,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import evaluated, may_catch
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.members import inputs_of
-from fxlib.diagnosis.fixes.tensors import is_tensor
+from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
 __all__ = ["DEFAULT_DTYPE"]
 
@@ -132,7 +132,10 @@ def _is_read(site: Site, name: ast.expr) -> bool:
     )
 
 
-@recipe("drop-list", assumes="what follows takes any sequence")
+_JOINING = {"torch.cat", "torch.stack", "torch.hstack", "torch.vstack"}
+
+
+@recipe("drop-list")
 def drop_list(site: Site) -> Draft | None:
     """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
@@ -145,7 +148,11 @@ def drop_list(site: Site) -> Draft | None:
             argument = call.args[0]
             if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
                 continue
-            return Draft(f"Drop the {call.func.id}() call", [site.source.replace(call, site.operand(argument))])
+            above = site.source.parents.get(call)
+            joined = isinstance(above, ast.Call) and site.call_name(above) in _JOINING and above.args[:1] == [call]
+            hazard = None if joined and is_tuple(site, argument) else "right only if what follows takes any sequence"
+            edit = site.source.replace(call, site.operand(argument))
+            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=hazard, first=hazard is None)
     return None
 
 

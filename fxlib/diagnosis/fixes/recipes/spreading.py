@@ -14,7 +14,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
 
-@recipe("star-concat", assumes="what has a star is a tuple, and what follows takes one for a list")
+@recipe("star-concat")
 def star_concat(site: Site) -> Draft | None:
     """Replace `(*shape, -1, d)` with `shape + (-1, d)`: an addition of tuples is recorded."""
     for display in site.nearest(ast.Tuple, ast.List):
@@ -24,8 +24,28 @@ def star_concat(site: Site) -> Draft | None:
         parent = site.source.parents.get(display)
         inner = isinstance(parent, ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.UnaryOp)
         edit = site.source.replace(display, f"({text})" if inner else text)
-        return Draft(f"Add tuples: {text}", [edit], first=True)
+        sure = _is_of_sizes(site, display) and all(is_tuple(site, each) for each in _starred(display.elts))
+        hazard = None if sure else "right only if what has a star is a tuple, and what follows takes one for a list"
+        return Draft(f"Add tuples: {text}", [edit], first=True, hazard=hazard)
     return None
+
+
+def _starred(items: list[ast.expr]) -> list[ast.expr]:
+    return [item.value for item in items if isinstance(item, ast.Starred)]
+
+
+def _is_of_sizes(site: Site, value: ast.expr) -> bool:
+    """Whether a value goes nowhere but into methods of tensors that take a tuple of sizes, by a local name perhaps."""
+    above = site.source.parents.get(value)
+    if isinstance(above, ast.Assign) and site.function is not None and len(above.targets) == 1:
+        target = above.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        named = (each for each in ast.walk(site.function) if isinstance(each, ast.Name) and each.id == target.id)
+        return all(isinstance(each.ctx, ast.Load) and _is_of_sizes(site, each) for each in named if each is not target)
+    if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute) or above.args != [value]:
+        return False
+    return above.func.attr in _TAKING_SIZES and is_tensor(site, above.func.value)
 
 
 def concatenated(site: Site, items: list[ast.expr]) -> str:
@@ -66,8 +86,7 @@ def _unless_sizes(site: Site, call: ast.Call) -> str | None:
     of_tensor = isinstance(function, ast.Attribute) and is_tensor(site, function.value)
     if not of_tensor or function.attr not in _TAKING_SIZES:  # type: ignore[attr-defined]
         return f"right only if `{site.text(function)}` takes one tuple for several sizes"
-    stars = (each.value for each in call.args if isinstance(each, ast.Starred))
-    unsure = next((each for each in stars if not is_tuple(site, each)), None)
+    unsure = next((each for each in _starred(call.args) if not is_tuple(site, each)), None)
     return f"right only if `{site.text(unsure)}` is a tuple" if unsure is not None else None
 
 
