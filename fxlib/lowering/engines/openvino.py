@@ -349,8 +349,9 @@ ENGINE = Engine(
     unavailable=unavailable,
     build=OpenvinoProgram,
     limits=(
-        "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, arithmetic with 8 is "
-        "refused, and float64 is computed in fp32. Empty tensors are refused, because the library corrupts its memory on them."
+        "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, arithmetic with 8 "
+        "is refused, and float64 is computed in fp32. Empty tensors are refused, because the library corrupts its "
+        "memory on them."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),

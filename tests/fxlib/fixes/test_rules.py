@@ -41,10 +41,10 @@ PROVEN = {
     "FX215": ["wrap", "lift-block"],
     "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
     "FX230": ["in-place-method"], "FX231": ["lift-block", "concrete-argument"],
-    "FX232": ["seed-wrapped"],
+    "FX232": ["seed-wrapped"], "FX239": ["plain-number"],
 }  # fmt: skip
 
-ASSUMING = {"FX113", "FX140", "FX222", "FX224", "FX230", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
+ASSUMING = {"FX113", "FX140", "FX222", "FX224", "FX230", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225", "FX239"}
 """Those of which all fixes assume something, so that a person has to choose one."""
 
 

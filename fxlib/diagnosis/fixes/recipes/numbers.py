@@ -278,6 +278,23 @@ def to_python_number(site: Site) -> Draft | None:
     return None
 
 
+@recipe("plain-number", assumes="it is a number in every construction, and no tensor")
+def plain_number(site: Site) -> list[Draft]:
+    """Replace `x / self.scale` with `x / float(self.scale)`, for a number of NumPy's."""
+    node = site.node
+    if isinstance(node, ast.BinOp):
+        parts = [node.right, node.left]
+    elif isinstance(node, ast.Call):
+        parts = [*node.args, *(each.value for each in node.keywords)]
+    else:
+        parts = [node.value] if isinstance(node, ast.AugAssign) else []
+    plain = [each for each in parts if isinstance(each, ast.Name | ast.Attribute | ast.Subscript)]
+    return [
+        Draft(f"Use float({site.text(each)})", [site.source.replace(each, f"float({site.text(each)})")])
+        for each in plain
+    ]
+
+
 def _plain(value: ast.expr, kind: type, name: str) -> str | None:
     """The literal that a scalar of NumPy's is; None where it rounds it, or the text does not say."""
     try:
