@@ -82,11 +82,25 @@ class Cause(NamedTuple):
         return "The result depends on tensor values, so tracing cannot choose a branch"
 
 
-def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]) -> str:
-    known = seen.get(node)
-    if known is not None:
-        return known
-    seen[node] = "argument"
+def _kinds(last: Node, values: Values, arguments: set[str]) -> dict[Node, str]:
+    """The kinds of a node and of those that it comes from. Without recursion: a chain may have thousands of nodes."""
+    found: dict[Node, str] = {}
+    pending = [last]
+    while pending:
+        node = pending[-1]
+        begins = node.target is hole or node.op in ("placeholder", "get_attr", "call_module")
+        sources = () if begins else node.all_input_nodes
+        if waiting := [each for each in sources if each not in found]:
+            pending += waiting
+            continue
+        pending.pop()
+        if node not in found:
+            found[node] = _kind(node, [found[each] for each in sources], values, arguments)
+    return found
+
+
+def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> str:
+    """``inner`` are the kinds of its inputs."""
     if node.target is hole:
         # int(), len() and the like return a number in a normal run; a Proxy would not be asked there.
         plain = values.known.get(node) is PLAIN
@@ -100,10 +114,8 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
     elif node.op in ("get_attr", "call_module"):
         found = "data"
     elif _asks_shape(node):
-        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
         found = "argument" if inner and all(kind == "argument" for kind in inner) else "shape"
     else:
-        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
         found = next((kind for kind in ("data", "shape", "argument", "number", "plain") if kind in inner), "data")
         value = values.known.get(node)
         if found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
@@ -113,7 +125,6 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
         elif found == "argument" and _holds_tensor(value):
             # An attribute of an object passed as an argument.
             found = "data"
-    seen[node] = found
     return found
 
 
@@ -146,5 +157,5 @@ def _asks_shape(node: Node) -> bool:
 def cause_of(node: Node, values: Values) -> Cause:
     """The cause of the value of ``node``: data wins over shape, shape over arguments."""
     arguments: set[str] = set()
-    kind = _kind(node, values, {}, arguments)
+    kind = _kinds(node, values, arguments)[node]
     return Cause(kind, next(iter(arguments)) if len(arguments) == 1 else None)
