@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,9 @@ _SHAPE_METHODS = frozenset(
         "storage_offset",
     }
 )
+_MAKES_TENSOR = re.compile(r"(new_)?(full|zeros|ones|empty|tensor|rand|randn|randint|randperm|arange|linspace|eye)")
+"""Functions of torch, and methods, that make a tensor of numbers. What it holds is data, even if the numbers are
+sizes."""
 _SHAPE_FUNCTIONS = frozenset({torch.is_complex, torch.is_floating_point, torch.numel})
 
 
@@ -118,7 +122,9 @@ def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> 
     else:
         found = next((kind for kind in ("data", "shape", "argument", "number", "plain") if kind in inner), "data")
         value = values.known.get(node)
-        if found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
+        if found == "shape" and _makes_tensor(node):
+            found = "data"
+        elif found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
             found = "shape"
         elif found == "data" and _compares_text(node):
             found = "argument"
@@ -126,6 +132,16 @@ def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> 
             # An attribute of an object passed as an argument.
             found = "data"
     return found
+
+
+def _makes_tensor(node: Node) -> bool:
+    if node.op == "call_method":
+        return str(node.target).startswith("new_") and _MAKES_TENSOR.fullmatch(str(node.target)) is not None
+    target: Any = node.target
+    return (
+        node.op == "call_function" and getattr(target, "__module__", "") in (None, "torch")
+        and _MAKES_TENSOR.fullmatch(getattr(target, "__name__", "")) is not None
+    )
 
 
 def _compares_text(node: Node) -> bool:

@@ -187,6 +187,18 @@ def aug_of_what_is_shared(x):
     best += 1
     return both, row, pair[0], right
 
+@expects("FX101 FX101")
+def made_of_sizes(x):
+    mask = torch.full((x.shape[0], 4), 7)
+    if (mask == 7).any(dim=-1).all():
+        x = x + 1
+    return x * 2 if x.new_zeros((x.shape[0], 2)).any() else x
+
+@expects("FX199")
+def index_of_a_text(x):
+    results = [x, x * 2]
+    return results["logits"]
+
 @expects("")
 def power_within_aug(x):
     total = x.sum(0)
