@@ -1,5 +1,5 @@
 """Features of third-party repositories that were seen last: objects whose methods compute, and options of groups of
-configurations."""
+configurations, defaults that a missing package holds, functions that ask for a group of processes, and optimizers."""
 
 from __future__ import annotations
 
@@ -37,6 +37,59 @@ class Composed(nn.Module):
     def forward(self, x):
         return self.head(self.encoder(x))
 """,
+    # defaults in an object of a package that is not there, which a file builds while it is imported
+    "settings.py": "from yacs.config import CfgNode as CN\n\n_C = CN()\ncfg = _C\n_C.MODEL = CN()\n"
+    "_C.MODEL.WIDTHS = (8, 16)\n_C.MODEL.HEAD = CN({'CLASSES': 5, 'KWARGS': {'bias': False}})\n"
+    "_C.MODEL.HEAD.BIAS = cfg.MODEL.HEAD.KWARGS.bias\n",
+    "configured.py": HEAD
+    + """from settings import cfg
+
+
+class Configured(nn.Module):
+    def __init__(self):
+        super().__init__()
+        first, second = cfg.MODEL.WIDTHS
+        self.body = nn.Linear(first, second)
+        self.head = nn.Linear(second, cfg.MODEL.HEAD.CLASSES, **cfg.MODEL.HEAD.KWARGS)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+""",
+    # a group of processes that nobody has begun
+    "grouped.py": HEAD
+    + """
+begun = False
+
+
+def get_world_size():
+    if not begun:
+        raise Exception("dist not inited")
+    return 2
+
+
+class Grouped(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.share = get_world_size()
+        self.layer = nn.Linear(width, width // self.share)
+
+    def forward(self, x):
+        return self.layer(x) / self.share
+""",
+    # functions that make optimizers of a list of parameters
+    "trained.py": HEAD
+    + """
+
+class Trained(nn.Module):
+    def __init__(self, state_dim, actor_opt_fn, optimizer_fn):
+        super().__init__()
+        self.actor = nn.Linear(state_dim, 4)
+        self.actor_opt = actor_opt_fn(list(self.actor.parameters()))
+        self.opt = optimizer_fn(list(self.actor.parameters()))
+
+    def forward(self, x):
+        return self.actor(x)
+""",
     "configs/eval.yaml": "defaults:\n  - model: other\n",
     "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - model: other\n",
     "configs/data/small.yaml": "classes: 7\nseed: ${seed}\n",
@@ -62,3 +115,16 @@ def test_an_option_of_a_group_has_its_own_options_and_values_of_others(checked: 
     assert found["construct"]["text"] == (
         "Composed(classes=7, encoder=AttrDict({'width': 24, 'inner': AttrDict({'kind': 'swish'})}))"
     )
+
+
+@pytest.mark.parametrize("name", ["configured.py::Configured", "grouped.py::Grouped", "trained.py::Trained"])
+def test_judged(checked: dict[str, Any], name: str):
+    assert checked[name]["status"] == "traced", checked[name]
+
+
+def test_who_asks_for_a_group_of_processes_is_alone(checked: dict[str, Any]):
+    assert checked["grouped.py"] == [] and checked["grouped.py::Grouped"]["construct"]["source"] == "default"
+
+
+def test_what_makes_optimizers_is_one(checked: dict[str, Any]):
+    assert checked["trained.py::Trained"]["construct"]["text"].count("torch.optim.Adam") == 2

@@ -21,9 +21,18 @@ _OF_GROUPS = ("Default process group has not been initialized", "parallel group 
 
 def is_about(error: BaseException | None) -> bool:
     try:
-        return is_told(text_of(error))
+        return is_told(text_of(error)) or _of_own_groups(error)
     except Exception:
         return False
+
+
+def _of_own_groups(error: BaseException | None) -> bool:
+    """Whether a function of the user's that queries process groups raised it: ``if not inited: raise ...``."""
+    frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
+    if not frames or str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "torch":
+        return False
+    name = frames[-1][0].f_code.co_name
+    return "parallel group" in text_of(error) or any(pattern.fullmatch(name) for pattern, _ in _ANSWERING)
 
 
 def is_told(text: str) -> bool:
@@ -39,7 +48,7 @@ _ANSWERING = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_
 def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
     """The functions about process groups in the file that raised this for lack of one, with their answers."""
     frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
-    if not frames or "parallel group" not in text_of(error):
+    if not _of_own_groups(error):
         return
     names = frames[-1][0].f_globals
     for name, each in names.items():

@@ -19,7 +19,15 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, former_names, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
+from . import (
+    extensions,
+    former_names,
+    stand_in_configs,
+    stand_in_helpers,
+    stand_in_layers,
+    stand_in_spaces,
+    stand_ins,
+)
 from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
@@ -113,6 +121,7 @@ def placeholder(name: str) -> Any:
     if found is not None:
         return found
     found = stand_ins.base(name) or stand_in_layers.registry(name) or stand_in_spaces.stands_for(name)
+    found = found or stand_in_configs.stands_for(name)
     return found if found is not None else _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
 
