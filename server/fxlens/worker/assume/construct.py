@@ -59,6 +59,8 @@ class Construction:
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
                 note = places[0].annotation
+            if note is NOTHING and name == "config":
+                note = getattr(self.kind, "config_class", None) or NOTHING  # as models of transformers say it
             if places and (kind := annotated.documented(documents, name)):
                 places[0].use("documented", kind)
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
