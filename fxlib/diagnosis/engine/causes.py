@@ -138,10 +138,9 @@ def _makes_tensor(node: Node) -> bool:
     if node.op == "call_method":
         return str(node.target).startswith("new_") and _MAKES_TENSOR.fullmatch(str(node.target)) is not None
     target: Any = node.target
-    return (
-        node.op == "call_function" and getattr(target, "__module__", "") in (None, "torch")
-        and _MAKES_TENSOR.fullmatch(getattr(target, "__name__", "")) is not None
-    )
+    if node.op != "call_function" or getattr(target, "__module__", "") not in (None, "torch"):
+        return False
+    return _MAKES_TENSOR.fullmatch(getattr(target, "__name__", "")) is not None
 
 
 def _compares_text(node: Node) -> bool:

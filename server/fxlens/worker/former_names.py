@@ -114,7 +114,7 @@ def _install_in_configurations(asked: Callable[[str, Any], bool]) -> bool:
     def former(self: Any, name: str) -> Any:
         found = dict(_OF_CONFIGURATIONS)
         if name == "n_ctx":
-            found.update({name: vars(self)[each] for each in _LENGTHS if each in vars(self)})
+            found.update((name, vars(self)[each]) for each in _LENGTHS if each in vars(self))
         if name in found and asked(f"transformers.{type(self).__name__}.{name}", sys._getframe(1)):
             return found[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")

@@ -21,6 +21,7 @@ from typing import Any
 
 from . import (
     extensions,
+    former_calls,
     former_names,
     stand_in_configs,
     stand_in_helpers,
@@ -146,7 +147,8 @@ class PlaceholderModule(ModuleType):
 def answer_as_before() -> bool:
     """Makes loaded modules provide names of earlier versions to workspace files. Returns whether that is new for any of
     them."""
-    return former_names.install(_reads_former)
+    names, calls = former_names.install(_reads_former), former_calls.install(_reads_former)
+    return names or calls
 
 
 def _reads_former(name: str, frame: Any) -> bool:
