@@ -12,6 +12,7 @@ FORWARD = """
     def forward(self, x):
         return self.layer(x)
 """
+WHERE = "import inspect\n\ninspect.getmodule(inspect.currentframe())\n"
 FILES = {
     # names of earlier versions
     "older.py": "from collections import Iterable\n\nimport numpy as np\n"
@@ -43,8 +44,9 @@ class Documented(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
-    "run/shop/models/base.py": HEAD + "\n\nclass Base(nn.Module):\n    pass\n",
+    "run/shop/models/base.py": HEAD + WHERE + "\n\nclass Base(nn.Module):\n    pass\n",
     "run/shop/models/shop.py": HEAD
+    + WHERE
     + f"""from shop.models.base import Base
 
 
@@ -485,3 +487,8 @@ def test_the_reason_is_told(checked: dict[str, Any]):
 def test_arguments_of_earlier_versions_are_told(checked: dict[str, Any]):
     told = " ".join(each["message"] for each in checked["blocks.py"] if each["code"] == "FX311")
     assert "Block(qk_scale)" in told and "Attention(qkv_bias)" in told
+
+
+def test_a_package_in_place_of_a_file_can_be_looked_for(checked: dict[str, Any]):
+    (said,) = checked["run/shop/models/shop.py"]
+    assert said["code"] == "FX311" and "is a built-in module" not in said["message"]
