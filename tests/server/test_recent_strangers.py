@@ -1,5 +1,6 @@
 """Features of third-party repositories that were seen last: objects whose methods compute, and options of groups of
-configurations, defaults that a missing package holds, functions that ask for a group of processes, and optimizers."""
+configurations, defaults that a missing package holds, functions that ask for a group of processes, optimizers, and
+keywords that are passed on."""
 
 from __future__ import annotations
 
@@ -90,6 +91,28 @@ class Trained(nn.Module):
     def forward(self, x):
         return self.actor(x)
 """,
+    # keywords that are passed on, which a script gives beside what its data say
+    "passed_on.py": HEAD
+    + """
+
+class Options:
+    def __init__(self, width=12, kind="plain"):
+        self.width, self.kind = width, kind
+
+
+class PassedOn(nn.Module):
+    def __init__(self, state_dim, **kwargs):
+        super().__init__()
+        options = Options(**kwargs)
+        if options.kind == "plain":
+            raise ValueError("a kind is needed")
+        self.layer = nn.Linear(state_dim, options.width)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
+    "run.py": "import sys\n\nimport numpy as np\nfrom passed_on import PassedOn\n\ndata = np.load(sys.argv[1])\n"
+    "PassedOn(state_dim=data.shape[1], width=20, kind='gated')\n",
     "configs/eval.yaml": "defaults:\n  - model: other\n",
     "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - model: other\n",
     "configs/data/small.yaml": "classes: 7\nseed: ${seed}\n",
@@ -128,3 +151,9 @@ def test_who_asks_for_a_group_of_processes_is_alone(checked: dict[str, Any]):
 
 def test_what_makes_optimizers_is_one(checked: dict[str, Any]):
     assert checked["trained.py::Trained"]["construct"]["text"].count("torch.optim.Adam") == 2
+
+
+def test_keywords_that_are_passed_on_are_as_a_script_gives_them(checked: dict[str, Any]):
+    found = checked["passed_on.py::PassedOn"]
+    assert found["status"] == "traced", found
+    assert found["construct"]["text"].endswith("width=20, kind='gated')")

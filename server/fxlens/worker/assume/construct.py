@@ -68,6 +68,16 @@ class Construction:
                 self.slots[name] = slot
             else:
                 self.optional[name] = slot
+        for name in self.options.hints if self._takes_keywords() else ():
+            if name not in self.slots and name not in self.optional:  # a call in the workspace gives it to be passed on
+                self.slots[name] = self.options.slot(name, View([Place(name, NOTHING)]), (name,), NOTHING)
+
+    def _takes_keywords(self) -> bool:
+        try:
+            parameters = inspect.signature(self.kind).parameters
+        except (TypeError, ValueError):
+            return False
+        return any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
     def numbers(self, state: State) -> dict[str, int]:
         """Integers by name that the expression passes, or leaves at their default."""
