@@ -121,8 +121,8 @@ def augmented(search: Search) -> None:
     order: dict[Node, int] = {}
     for index, node in enumerate(nodes):
         viewed = _viewed(node)
-        place = places.get(viewed) if isinstance(viewed, Node) else None
-        places[node] = place.within(node) if place else _Place(node)
+        around = places.get(viewed) if isinstance(viewed, Node) else None
+        places[node] = around.within(node) if around else _Place(node)
         groups.setdefault(places[node].owner, []).append(node)
         order[node] = index
     for node in candidates:

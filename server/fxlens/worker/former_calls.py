@@ -24,9 +24,10 @@ _RENAMED = {"drop": "proj_drop"}
 def install(asked: Callable[[str, Any], bool]) -> bool:
     """Makes the constructors take these from code for which ``asked(name, frame)`` says so. Returns whether one was
     changed."""
-    new = [(name, kind) for name in _FORMER if _is_new(kind := getattr(sys.modules.get(_MODULE), name, None))]
+    found: list[tuple[str, Any]] = [(name, getattr(sys.modules.get(_MODULE), name, None)) for name in _FORMER]
+    new = [(name, kind) for name, kind in found if _is_new(kind)]
     for name, kind in new:
-        kind.__init__ = _taking(kind.__init__, name, _FORMER[name], asked)
+        setattr(kind, "__init__", _taking(vars(kind)["__init__"], name, _FORMER[name], asked))  # noqa: B010
     return bool(new)
 
 
