@@ -113,6 +113,34 @@ class PassedOn(nn.Module):
 """,
     "run.py": "import sys\n\nimport numpy as np\nfrom passed_on import PassedOn\n\ndata = np.load(sys.argv[1])\n"
     "PassedOn(state_dim=data.shape[1], width=20, kind='gated')\n",
+    # arguments that need two numbers each, which are None by default
+    "paired.py": HEAD
+    + """
+
+class Fiber:
+    def __init__(self, num_degrees=None, num_channels=None, structure=None, dictionary=None):
+        if structure:
+            self.structure = structure
+        elif dictionary:
+            self.structure = [(dictionary[each], each) for each in sorted(dictionary.keys())]
+        else:
+            self.structure = [(num_channels, each) for each in range(num_degrees)]
+        counts, self.degrees = zip(*self.structure)
+        self.features = sum([each[0] * (2 * each[1] + 1) for each in self.structure])
+
+    def joined(self, other):
+        return Fiber(structure=[*self.structure, *other.structure])
+
+
+class Paired(nn.Module):
+    def __init__(self, f_in: Fiber, f_out: Fiber):
+        super().__init__()
+        assert isinstance(f_in, Fiber) and isinstance(f_out, Fiber)
+        self.layer = nn.Linear(f_in.features, f_in.joined(f_out).features)
+
+    def forward(self, x):
+        return self.layer(x)
+""",
     "configs/eval.yaml": "defaults:\n  - model: other\n",
     "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - model: other\n",
     "configs/data/small.yaml": "classes: 7\nseed: ${seed}\n",
@@ -140,7 +168,9 @@ def test_an_option_of_a_group_has_its_own_options_and_values_of_others(checked: 
     )
 
 
-@pytest.mark.parametrize("name", ["configured.py::Configured", "grouped.py::Grouped", "trained.py::Trained"])
+@pytest.mark.parametrize(
+    "name", ["configured.py::Configured", "grouped.py::Grouped", "paired.py::Paired", "trained.py::Trained"]
+)
 def test_judged(checked: dict[str, Any], name: str):
     assert checked[name]["status"] == "traced", checked[name]
 
