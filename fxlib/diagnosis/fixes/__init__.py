@@ -16,7 +16,7 @@ from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
-from fxlib.diagnosis.fixes.moved import noticed
+from fxlib.diagnosis.fixes.moved import names_itself, noticed
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.strict import STRICT
@@ -111,6 +111,8 @@ def propose(
             if not edits or any(edits == other.edits for other in fixes):
                 continue
             hazard = draft.hazard or (entry.assumes and f"right only if {entry.assumes}")
+            if hazard is None and any(map(names_itself, source.ancestors(site.node))):
+                hazard = "the text that it stands in names it"
             if entry.kind == "lift" and hazard is None:
                 own = [each for each in edits if each.file == source.file]
                 hazard = noticed(source, site.function, apply_edits(text, own))
@@ -134,7 +136,9 @@ def _of_others(site: Site, recipe: Recipe) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
     if recipe.kind in ("lift", "wrap") and not any(map(_imports_torch, site.source.tree.body)):
         return "torch.fx is then imported at the top, whatever guards the import of torch"
-    if recipe.kind == "lift" and (re.search(_SCRIPT, site.source.text) or site.mentioned(_SCRIPT)):
+    # As a decorator of a function, it scripts no method.
+    script = _SCRIPT if site.source.class_of(site.node) is None else _OF_MODELS
+    if recipe.kind == "lift" and (re.search(_OF_MODELS, site.source.text) or site.mentioned(script)):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     return None
 
@@ -145,10 +149,8 @@ def _imports_torch(statement: ast.stmt) -> bool:
     return any(each.split(".")[0] == "torch" for each in names)
 
 
-# As a decorator, it scripts a function and no model.
-_SCRIPT = (
-    r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bto_torchscript\b|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
-)
+_SCRIPT = r"\bjit\.\w*script|\bto_torchscript\b|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+_OF_MODELS = _SCRIPT.replace(r"\bjit\.\w*script", r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bjit\.script_\w+")
 
 
 def _drafts(recipe: Recipe, site: Site) -> list[Draft]:

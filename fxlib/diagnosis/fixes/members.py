@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import torch
+
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["inputs_of", "is_member_call", "self_chain", "self_name"]
@@ -43,4 +45,5 @@ def is_member_call(function: ast.Attribute, self_name: str) -> bool:
         return False
     # A method of a tensor attribute (`self.weight.t()`) is no member call: in `self.a.b()`, `b` is a method of a
     # tensor.
-    return depth == 1 or function.attr in ("forward", "__call__")
+    of_tensors = hasattr(torch.Tensor, function.attr) or function.attr == "apply"  # that of an autograd.Function
+    return depth == 1 or function.attr in ("forward", "__call__") or not of_tensors

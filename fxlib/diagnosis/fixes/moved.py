@@ -4,19 +4,26 @@ fix gives, whatever recipe wrote it: what is not known to do the same there is n
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
 
 from fxlib.diagnosis.fixes.evaluated import may_catch
 from fxlib.diagnosis.fixes.given import taken_away
-from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["noticed"]
+__all__ = ["names_itself", "noticed"]
 
 _OF_SCOPES = {"locals", "globals", "vars", "eval", "exec", "dir", "super", "__class__"}
 _FRAMES = re.compile(r"\b(_getframe|currentframe|numexpr)\b|inspect\.stack\b")
+_COMPUTING = {
+    "abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max", "min", "print", "range", "round",
+    "sum", "tuple", "zip",
+}  # fmt: skip
+_DRAWS = re.compile(r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial")
+_PACKAGES = {"torch", "F", "math", "np"}
 _CONSUMING = {"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"}
 _BINDING = (ast.Match, ast.Import, ast.ImportFrom)
 
@@ -63,34 +70,43 @@ def _inside(made: ast.FunctionDef, scopes: list[FunctionNode]) -> str | None:
         deleted = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)
         if isinstance(node, _BINDING) or deleted or may_catch(node):
             return "some of it runs only at times, and names keep values of before"
-        if isinstance(node, ast.JoinedStr) and _names_itself(node):
-            return "a text in it names its own expression"
-        if isinstance(node, ast.keyword) and node.arg == "stacklevel":
+        warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn") and len(node.args) > 2
+        if warns or (isinstance(node, ast.keyword) and node.arg == "stacklevel"):
             return "a warning in it names its caller"
         if isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
             if name.startswith("__") and not name.endswith("__"):
                 return f"`{name}` is private to its class"
-    local = {name for each in scopes for name in local_names(each)}
-    free = {each.id for each in ast.walk(made) if isinstance(each, ast.Name)} - local_names(made) - set(dir(builtins))
-    # The names that comprehensions bind are no local names.
-    free -= {each.id for each in ast.walk(made) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return f"`{min(free & local)}` is a name of the function that it leaves" if free & local else None
+    # Names of comprehensions and of lambdas, too: a global may have the same name.
+    bound = {name for each in scopes for node in ast.walk(each) for name in _bound(node)}
+    free = {each.id for each in ast.walk(made) if isinstance(each, ast.Name)}
+    free -= {name for node in ast.walk(made) for name in _bound(node)}
+    return f"`{min(free & bound)}` is a name of the function that it leaves" if free & bound else None
 
 
-def _names_itself(text: ast.JoinedStr) -> bool:
-    """Whether it is like `f"{x=}"`."""
-    parts = zip(text.values, text.values[1:], strict=False)
-    return any(
-        isinstance(one, ast.Constant) and str(one.value).endswith("=") and isinstance(two, ast.FormattedValue)
-        for one, two in parts
-    )
+def _bound(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+
+
+def names_itself(text: ast.AST) -> bool:
+    """Whether it is a text like `f"{x=}"`."""
+    for one, two in pairwise(text.values) if isinstance(text, ast.JoinedStr) else ():
+        if isinstance(one, ast.Constant) and isinstance(two, ast.FormattedValue):
+            before = str(one.value).rstrip()
+            if before.endswith("=") and before[:-1].rstrip().endswith(ast.unparse(two.value)):
+                return True
+    return False
 
 
 def _declared(made: ast.FunctionDef, scopes: list[FunctionNode]) -> str | None:
     """What the functions that code leaves say of names in it."""
     mentioned = {each.id for each in ast.walk(made) if isinstance(each, ast.Name)}
     for node in (node for each in scopes for node in ast.walk(each)):
+        if names_itself(node):
+            return "a text names its own expression"
         if isinstance(node, ast.Global | ast.Nonlocal) and (found := mentioned.intersection(node.names)):
             return f"`{min(found)}` is declared {type(node).__name__.lower()}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_SCOPES - {"super"}:
@@ -102,15 +118,58 @@ def _given(source: Source, made: ast.FunctionDef, call: ast.AST | None, scopes: 
     """What a new function is given that may have changed, or not be there, when it is called."""
     if not isinstance(call, ast.Call):
         return None
-    written = {each.id for each in ast.walk(made) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    read = [each for statement in made.body for each in _read(statement)]
     for parameter, given in zip([each.arg for each in made.args.args], call.args, strict=False):
         text = ast.unparse(given)
         if isinstance(given, ast.Attribute):
-            if parameter in written:
+            if any(parameter in _bound(each) for each in ast.walk(made) if not isinstance(each, ast.arg)):
                 return f"`{text}` is then not assigned"
-            path = set(text.split(".")[1:])
-            if path & source.defined:
-                return f"`{text}` is then computed once, and in every call"
+            first = read.index(parameter) if parameter in read else len(read)
+            # A call may change it, and a property may give another value each time.
+            changes = "" in read[:first] or (parameter in read[first + 1 :] and "" in read)
+            if changes or (read.count(parameter) > 1 and not _is_set(source, scopes, given)):
+                return f"`{text}` is then read once, before all else"
         elif isinstance(given, ast.Name) and any(given.id in taken_away(each) for each in scopes):
             return f"`{text}` may have no value there"
     return None
+
+
+def _is_set(source: Source, scopes: list[FunctionNode], attribute: ast.Attribute) -> bool:
+    """Whether the constructor of the class sets an attribute of its object: then it is no property."""
+    owner = source.class_of(scopes[-1]) if scopes else None
+    stored = (each for each in source.attributes.get(attribute.attr, ()) if isinstance(each.ctx, ast.Store))
+    made_by = (source.function_of(each) for each in stored)
+    plain = isinstance(attribute.value, ast.Name) and attribute.attr not in source.defined
+    return plain and any(
+        each is not None and each.name == "__init__" and source.class_of(each) is owner for each in made_by
+    )
+
+
+def _read(node: ast.AST) -> Iterator[str]:
+    """The names that code reads, in the order of evaluation, twice in a loop; an empty one for a call that may do
+    anything."""
+    parts = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
+        parts.sort(key=lambda each: each is not node.value)
+    if isinstance(node, ast.For):
+        yield from _read(node.iter)
+        parts = [*node.body, *node.body, *node.orelse]
+    elif isinstance(node, ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        parts = [*parts, *parts]
+    for each in parts:
+        yield from _read(each)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        yield node.id
+    stores = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    if stores or (isinstance(node, ast.Call) and not _is_plain(node.func)):
+        yield ""
+
+
+def _is_plain(called: ast.expr) -> bool:
+    """Whether what is called computes with tensors or numbers, and draws nothing: a method of tensors, a function of
+    torch or math, some of Python's own."""
+    if isinstance(called, ast.Name):
+        return called.id in _COMPUTING
+    if not isinstance(called, ast.Attribute) or _DRAWS.search(called.attr):
+        return False
+    return ast.unparse(called).split(".")[0] in _PACKAGES or hasattr(torch.Tensor, called.attr)

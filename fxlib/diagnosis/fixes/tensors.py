@@ -32,9 +32,10 @@ from fxlib.diagnosis.fixes.torch_names import (
 __all__ = ["is_size", "is_tensor", "is_tuple"]
 
 
-def is_tensor(site: Site, node: ast.AST) -> bool:
-    """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with."""
-    return _Asked(site).holds(node, site.function)
+def is_tensor(site: Site, node: ast.AST, by_shape: bool = True) -> bool:
+    """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with.
+    ``by_shape``: one that is asked for its shape is."""
+    return _Asked(site, by_shape).holds(node, site.function)
 
 
 def is_size(site: Site, node: ast.AST) -> bool:
@@ -50,8 +51,8 @@ def is_tuple(site: Site, node: ast.AST) -> bool:
 class _Asked:
     """One question about an expression, and what its names get their values from."""
 
-    def __init__(self, site: Site) -> None:
-        self.site, self.source = site, site.source
+    def __init__(self, site: Site, by_shape: bool = True) -> None:
+        self.site, self.source, self.by_shape = site, site.source, by_shape
         self.known: dict[tuple[object, ...], bool] = {}
 
     def _once(self, key: tuple[object, ...], ask: Callable[[], bool]) -> bool:
@@ -106,7 +107,8 @@ class _Asked:
         if isinstance(node, ast.Call):
             asked = isinstance(node.func, ast.Attribute) and not node.keywords
             sized = asked and (node.func.attr, len(node.args)) in (("size", 1), ("dim", 0), ("numel", 0))  # type: ignore[attr-defined]
-            return sized and self._has_shape(node.func.value, function)  # type: ignore[attr-defined]
+            own = sized and self._is_own(node.func.attr)  # type: ignore[attr-defined]
+            return sized and not own and self._has_shape(node.func.value, function)  # type: ignore[attr-defined]
         if isinstance(node, ast.Attribute):
             return node.attr == "ndim" and self._has_shape(node.value, function)
         return isinstance(node, ast.Name) and self._all_given("size", node, function, self.size)
@@ -147,7 +149,7 @@ class _Asked:
 
     def _has_shape(self, base: ast.AST, function: FunctionNode | None) -> bool:
         """Whether its shape is that of a tensor: of a local value it is, not of the module, whose may be a list."""
-        return self._is_local(base, function) or self.holds(base, function)
+        return (self._is_local(base, function) and not self._is_own("shape")) or self.holds(base, function)
 
     def _is_local(self, node: ast.AST, function: FunctionNode | None) -> bool:
         """Whether it is a name of the function that assignments alone give a value, and not the module's."""
@@ -236,10 +238,15 @@ class _Asked:
             plain = isinstance(node.op, ast.Add | ast.Sub | ast.Div | ast.FloorDiv | ast.Pow)
             return plain and any(named) and _is_number(sides[named.index(True) - 1])
         called = node.func if isinstance(node, ast.Call) else node
-        asked = METHODS if isinstance(node, ast.Call) else {"shape"}
+        asked = METHODS if isinstance(node, ast.Call) else {"shape"} if self.by_shape else set()
         if not isinstance(called, ast.Attribute) or called.attr not in asked:
             return False
-        return getattr(called.value, "id", None) == name and called.attr not in self.source.defined
+        return getattr(called.value, "id", None) == name and not self._is_own(called.attr)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a class of the file has an attribute of this name."""
+        stored = (isinstance(each.ctx, ast.Store) for each in self.source.attributes.get(name, ()))
+        return name in self.source.defined or any(stored)
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -54,7 +54,28 @@ CASES = {
         BLOCK,
         of("y = x\nif «ids.max() > self.noise»:\n    y = y + self.noise\nreturn y\n")
         + method("@property\ndef noise(self):\n    return torch.rand(4)"),
-        "computed once",
+        "then read once",
+    ),
+    "an attribute that is read again": (BLOCK, of(f"y = x\n{IF}    y = y * self.k + self.k\nreturn y\n"), None),
+    "an attribute of a class above": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.limit»:\n    y = y * self.limit\nreturn y\n"),
+        "then read once",
+    ),
+    "an attribute behind a call": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.k»:\n    advance(k)\n    y = y * self.k\nreturn y\n"),
+        "then read once",
+    ),
+    "a name of a comprehension": (
+        "lift-random",
+        of("return [x * «random.uniform(0, size)» for size in save]\n", before="import random\n\nsize = 4\n"),
+        "`size` is a name",
+    ),
+    "a builtin's name": (
+        "wrap-conversion",
+        of("float = self.k\nreturn x * «float(x.sum())»\n"),
+        "`float` is a name",
     ),
     "a hook": (
         BLOCK,
@@ -109,6 +130,11 @@ def test_what_could_be_noticed_is_said(name):
     recipe, text, noticed = CASES[name]
     fixes = fixes_of(recipe, text)[0]
     assert noticed in fixes[0].hazard if noticed else fixes[0].hazard is None
+
+
+def test_a_method_that_tensors_lack_is_one_of_a_part():
+    text = of("y = x\nif «ids.max() > self.l.seen»:\n    self.l.bump()\n    y = y * 2\nreturn y\n")
+    assert fixes_of(BLOCK, text)[0] == []
 
 
 def test_a_line_that_a_path_of_self_is_broken_in_moves_alone():

@@ -10,7 +10,7 @@ from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.members import inputs_of
 from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
-__all__ = ["DEFAULT_DTYPE"]
+__all__ = ["DEFAULT_DTYPE", "TAKING_SIZES", "is_of_sizes"]
 
 
 @recipe("len-to-shape")
@@ -22,7 +22,8 @@ def len_to_shape(site: Site) -> Draft | None:
             if (shaped := _shape_of(argument)) is not None:
                 base = site.operand(shaped)
                 edit = site.source.replace(call, f"{base}.ndim")
-                return Draft(f"Use {base}.ndim", [edit], first=True, hazard=_unless_tensor(site, shaped))
+                hazard = _unless_tensor(site, shaped, by_shape=False)
+                return Draft(f"Use {base}.ndim", [edit], first=True, hazard=hazard)
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
@@ -33,8 +34,8 @@ def len_to_shape(site: Site) -> Draft | None:
     return None
 
 
-def _unless_tensor(site: Site, node: ast.expr) -> str | None:
-    return None if is_tensor(site, node) else f"right only if `{site.text(node)}` is a tensor"
+def _unless_tensor(site: Site, node: ast.expr, by_shape: bool = True) -> str | None:
+    return None if is_tensor(site, node, by_shape) else f"right only if `{site.text(node)}` is a tensor"
 
 
 def _shape_of(value: ast.expr) -> ast.expr | None:
@@ -47,6 +48,23 @@ def _shape_of(value: ast.expr) -> ast.expr | None:
 def tuple_text(items: list[str]) -> str:
     """The text of a tuple of these items."""
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+TAKING_SIZES = {"view", "reshape", "expand", "repeat", "tile", "permute", "new_zeros", "new_ones", "new_empty"}
+
+
+def is_of_sizes(site: Site, value: ast.expr) -> bool:
+    """Whether a value goes nowhere but into methods of tensors that take a tuple of sizes, by a local name perhaps."""
+    above = site.source.parents.get(value)
+    if isinstance(above, ast.Assign) and site.function is not None and len(above.targets) == 1:
+        target = above.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        named = (each for each in ast.walk(site.function) if isinstance(each, ast.Name) and each.id == target.id)
+        return all(isinstance(each.ctx, ast.Load) and is_of_sizes(site, each) for each in named if each is not target)
+    if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute) or above.args != [value]:
+        return False
+    return above.func.attr in TAKING_SIZES and is_tensor(site, above.func.value)
 
 
 @recipe("unpack-index", assumes="it is a tuple with as many items in every call")
@@ -312,7 +330,8 @@ def size_tuple(site: Site) -> list[Draft]:
             argument = call.args[0]
             if isinstance(argument, ast.List | ast.Tuple):
                 items = [site.text(item) for item in argument.elts]
-                return [Draft("Use a plain tuple", [site.source.replace(call, tuple_text(items))])]
+                hazard = None if is_of_sizes(site, call) else "right only if nobody asks for what a torch.Size has"
+                return [Draft("Use a plain tuple", [site.source.replace(call, tuple_text(items))], hazard=hazard)]
     return []
 
 

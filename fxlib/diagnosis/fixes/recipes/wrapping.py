@@ -153,7 +153,10 @@ def _outermost(source: Source, function: FunctionNode | None) -> FunctionNode | 
 
 def _unless_there(source: Source, name: str) -> str | None:
     """torch.fx looks a wrapped name up in each trace, and raises if its file has none."""
-    for each in source.tree.body:
+    deleted = any(
+        isinstance(each, ast.Name) and isinstance(each.ctx, ast.Del) and each.id == name for each in source.nodes
+    )
+    for each in source.tree.body if not deleted else ():
         names = [alias.asname or alias.name for alias in getattr(each, "names", ()) if isinstance(alias, ast.alias)]
         if name in names or (isinstance(each, FunctionNode) and each.name == name):
             return None
