@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_check import BROKEN
+from check_command import BROKEN
 from test_notebooks import notebook
 from warm_python import warm_fxlens
 
