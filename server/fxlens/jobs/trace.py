@@ -7,7 +7,6 @@ dies, the current model gets the finding, and the others are traced in a new pro
 from __future__ import annotations
 
 import ast
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -46,9 +45,10 @@ def work(job: Job) -> None:
     changed, ``unknown`` if that is unclear for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
     rehearsal."""
     from fxlens.worker import isolation, kept, models, pages, user_file
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
     started = time.perf_counter()
-    known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
+    known = kept.modules_before() if kept.is_there() else Loaded()
     replaced = user_file.Replaced()
     opened = _opened(job, replaced)
     if opened is None:
