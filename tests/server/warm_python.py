@@ -16,6 +16,7 @@ languages.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.util
@@ -173,6 +174,22 @@ def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
     zygote.main([arguments[1], ",".join(map(str, descriptors)), *arguments[3:]])
 
 
+def in_huge_pages() -> None:
+    """Puts what is in memory into pages of 2 MiB.  A fork copies a table of all pages, and its end goes through that
+    again: with small ones, and torch, this takes twelve milliseconds of the processor."""
+    size, collapse = 1 << 21, 25  # of Linux 6.1; earlier ones refuse it
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    with open("/proc/self/maps") as file:
+        areas = [line.split() for line in file]
+    for place, permissions, *_ in areas:
+        if permissions == "rw-p":
+            begin, end = (int(each, 16) for each in place.split("-"))
+            begin, end = -(-begin // size) * size, end // size * size
+            if begin < end:
+                advise(begin, end - begin, collapse)
+
+
 def imported() -> Callable[[], int]:
     """The command; all that it may import is, but for what runs elsewhere."""
     from fxlens import cli, commands, server  # noqa: F401
@@ -183,6 +200,7 @@ def imported() -> Callable[[], int]:
         importlib.import_module(each.name)
     gc.collect()
     gc.freeze()
+    in_huge_pages()
 
     def run() -> int:
         temporary._owner = os.getpid()
@@ -210,6 +228,7 @@ def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[
         importlib.import_module("fxlens.worker.capturing")
         gc.collect()
         gc.freeze()
+    in_huge_pages()
     network.turn_off, bytecode.keep_elsewhere = put_off
     sys.meta_path.remove(finder)
     return hello, put_off
