@@ -36,6 +36,8 @@ class Loaded:
 
     def put_back(self) -> None:
         """Where something that is no module has taken the place of one, it has its place again."""
+        if all(isinstance(each, ModuleType) for each in sys.modules.values()):
+            return  # their names were not looked at
         for modules in (self._noted, self._more):
             for name, module in modules.items():
                 if name in sys.modules and not isinstance(sys.modules[name], ModuleType):

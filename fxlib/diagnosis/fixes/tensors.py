@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
@@ -249,12 +250,7 @@ class _Asked:
         if (name, at) in self.asked or name == self_name(self.source, function) or is_inner(self.source, node):
             return False
         self.asked.add((name, at))
-        stores = [
-            (each.lineno, each.col_offset)
-            for each in ast.walk(function)
-            if isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
-        ]
-        leaves = [(n.lineno, n.col_offset) for n in _own(function) if isinstance(n, _LEAVING)]
+        stores, leaves = _stores(function).get(name, []), _leaves(function)
         loop: ast.AST | None = None
         child: ast.AST = at
         while (parent := self.source.parents.get(child)) is not None and not isinstance(parent, ast.Try):
@@ -314,6 +310,22 @@ class _Asked:
 
 
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
+
+
+@lru_cache(maxsize=256)
+def _stores(function: FunctionNode) -> dict[str, list[tuple[int, int]]]:
+    """Where each name gets a value in a function, or in one inside of it."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for each in ast.walk(function):
+        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+            found.setdefault(each.id, []).append((each.lineno, each.col_offset))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _leaves(function: FunctionNode) -> list[tuple[int, int]]:
+    """Where a function may end, or a loop in it, before its last statement."""
+    return [(each.lineno, each.col_offset) for each in _own(function) if isinstance(each, _LEAVING)]
 
 
 def _is_of(name: str, node: ast.AST) -> bool:
