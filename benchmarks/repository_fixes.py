@@ -211,7 +211,7 @@ def _run(root: Path, model: Model, file: str, start: str | None) -> None:
     """In a separate process: the result of eager, or that of the traced module with the weights in ``start``."""
     import torch
     import torch.fx
-    from fxlens.worker import user_file
+    from fxlens.worker import scope, user_file
 
     torch.set_num_threads(1)
     result: dict[str, Any] = {}
@@ -220,7 +220,7 @@ def _run(root: Path, model: Model, file: str, start: str | None) -> None:
             path = str(root / model.path)
             torch.manual_seed(0)
             namespace = user_file.load(path, Path(path).read_text(encoding="utf-8"), str(root), {})
-            names = {"torch": torch, "nn": torch.nn, **vars(namespace), "_arguments": lambda *a, **k: (a, k)}
+            names = {**scope.scope(namespace), "_arguments": lambda *a, **k: (a, k)}
             torch.manual_seed(0)
             module = eval(model.construct, names).eval()
             torch.manual_seed(1)

@@ -17,13 +17,18 @@ Told = float | Literal["not finite"] | None
 def difference(expected: Any, got: Any) -> tuple[float, float]:
     """The largest absolute difference between the tensors of two results, and the largest relative to the greatest
     finite magnitude of the expected tensor.  Both are infinite if only one result has NaN or an infinity at some place.
+    Integers are compared exactly: two that differ are at least 1 apart.
     """
     absolute = relative = 0.0
     for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
         if torch.is_tensor(want) and want.numel():
+            if want.is_complex():
+                want, have = torch.view_as_real(want.resolve_conj()), torch.view_as_real(have.resolve_conj())
             one, two = want.double(), have.double()
             apart = (one - two).abs().nan_to_num(nan=math.inf, posinf=math.inf)
-            furthest = apart.masked_fill((one == two) | (one.isnan() & two.isnan()), 0.0).max().item()
+            if not want.is_floating_point():
+                apart = apart.clamp(min=1.0)  # large ones may be the same in double
+            furthest = apart.masked_fill((want == have) | (one.isnan() & two.isnan()), 0.0).max().item()
             largest = one.abs().nan_to_num(nan=0.0, posinf=0.0).max().item()
             absolute = max(absolute, furthest)
             relative = max(relative, furthest / max(largest, 1e-30))

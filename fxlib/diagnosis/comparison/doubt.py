@@ -227,7 +227,7 @@ def _is_plain(value: Any, depth: int = 3) -> bool:
 
 def _held(module: nn.Module) -> Iterator[str]:
     for table in (vars(module), module._modules, module._parameters, module._buffers):
-        yield from table
+        yield from table.keys()  # TorchScript's tables cannot be iterated
 
 
 def _hashable(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Problems that the finished graph shows: methods that do not exist, mutation, devices, unused helpers."""
+"""Problems that the finished graph shows: unknown methods, mutation, devices, unused helpers, NumPy's numbers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
+from fxlib.ir.arguments import map_aggregate
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
@@ -375,4 +376,24 @@ def computed_once(search: Search) -> None:
             run.add("FX235", run.place_of_node(node), node=node.name)
 
 
-ON_GRAPH = (computed_once, misfits, unknown_methods, mutation, unused_helpers, devices, shared_convolutions)
+def numpy_numbers(search: Search) -> None:
+    """FX239: a number of NumPy's whose text names `np`. It is a float, a complex number or a text as well, so torch.fx
+    takes it for one."""
+    run = search.best
+    for node in run.nodes:
+        held: list[Any] = []
+        map_aggregate((node.args, node.kwargs), held.append)
+        if any(type(each).__module__ == "numpy" and repr(each).startswith("np.") for each in held):
+            run.add("FX239", run.place_of_node(node), node=node.name)
+
+
+ON_GRAPH = (
+    computed_once,
+    misfits,
+    unknown_methods,
+    mutation,
+    unused_helpers,
+    devices,
+    shared_convolutions,
+    numpy_numbers,
+)

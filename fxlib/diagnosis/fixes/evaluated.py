@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.source import FunctionNode
 
-__all__ = ["always", "evaluated"]
+__all__ = ["always", "evaluated", "may_catch"]
+
+# Other context managers may suppress an exception of their block.
+_CATCHES_NOTHING = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|device)\(")
 
 
 def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a block that surely run, as far as one that may leave it, and those of every `with` in it."""
     for statement in block:
         yield statement
-        # Others may take what is raised in them for nothing.
-        if isinstance(statement, ast.With) and all("no_grad" in ast.unparse(each) for each in statement.items):
+        if isinstance(statement, ast.With) and not may_catch(statement):
             yield from always(statement.body)
         if any(isinstance(each, ast.Return | ast.Raise | ast.Break | ast.Continue) for each in ast.walk(statement)):
             return
+
+
+def may_catch(node: ast.AST) -> bool:
+    """Whether an exception in a statement may end there."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return not all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items)
+    return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
 
 
 def evaluated(statement: ast.stmt | ast.expr) -> Iterator[ast.AST]:

@@ -8,11 +8,7 @@ from functools import lru_cache
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["AN_INT", "A_SIZE", "Given", "is_inner", "to_attribute", "to_name"]
-
-# What a name gets where no expression of the text says it.
-AN_INT = ast.Name("int")
-A_SIZE = ast.Attribute(ast.Name("x"), "ndim")
+__all__ = ["Given", "is_inner", "to_attribute", "to_name"]
 
 Given = Iterator[tuple["ast.AST | None", "FunctionNode | None"]]
 """Expressions, each with the function in which it stands; None for what the text does not say."""
@@ -113,11 +109,7 @@ def _from_statement(statement: ast.AST, target: ast.expr) -> Iterator[ast.AST | 
         yield statement.value if statement.value is not None else ast.arg("", statement.annotation)
     elif isinstance(statement, ast.For | ast.comprehension):
         counts = getattr(getattr(statement.iter, "func", None), "id", "")
-        first = statement.target.elts[0] if isinstance(statement.target, ast.Tuple) else None
-        if counts == "range" or (counts == "enumerate" and first is target):
-            yield AN_INT
-        else:
-            yield _item(statement.iter, 0, 0) if statement.target is target and not counts else None
+        yield _item(statement.iter, 0, 0) if statement.target is target and not counts else None
     elif isinstance(statement, ast.Assign):
         for each in statement.targets:
             items = getattr(each, "elts", [])
@@ -133,11 +125,6 @@ def _from_statement(statement: ast.AST, target: ast.expr) -> Iterator[ast.AST | 
 
 def _item(value: ast.expr, index: int, count: int) -> ast.AST | None:
     """What unpacking a value into ``count`` targets gives the one at an index; of a loop over it, into 0."""
-    whole = value
     if isinstance(value, ast.Tuple | ast.List) and count:
         return value.elts[index] if len(value.elts) == count else None
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
-        value = value.value
-    of_shape = isinstance(value, ast.Attribute) and value.attr == "shape"
-    sized = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "size"
-    return A_SIZE if of_shape or sized else ast.Subscript(whole, ast.Constant(index))
+    return ast.Subscript(value, ast.Constant(index))

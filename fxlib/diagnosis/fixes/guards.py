@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.members import self_name
 
 __all__ = ["SIZES", "guarded", "is_guarded"]
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fxlib.diagnosis.fixes.evaluated import may_catch
+from fxlib.diagnosis.fixes.members import is_member_call, self_chain, self_name
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["Flow", "analyse", "inputs_of", "local_names", "may_catch", "self_chain", "self_name", "surely_bound"]
+__all__ = ["Flow", "analyse", "local_names", "surely_bound"]
 
 # Attributes of a tensor: the function gets the tensor and reads them itself.
 TENSOR_ATTRIBUTES = {
     "shape", "ndim", "dtype", "device", "data", "T", "mT", "H", "grad", "requires_grad", "is_cuda", "real", "imag",
 }  # fmt: skip
 
-# Other context managers may suppress an exception of their block.
-_CATCHES_NOTHING = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|device)\(")
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_WORDS = {
+    ast.Yield: "yield", ast.YieldFrom: "yield from", ast.Await: "await", ast.AsyncFor: "async for",
+    ast.AsyncWith: "async with",
+}  # fmt: skip
 
 
 @dataclass
@@ -64,6 +65,7 @@ class _Collector(ast.NodeVisitor):
         self.writes: list[str] = []
         self.self_attributes: list[str] = []
         self.obstacles: list[str] = []
+        self.called: list[str] = []
         self.comprehension_free_writes: set[str] = set()
         self._hidden: list[set[str]] = []
         self._loops = 0
@@ -97,10 +99,9 @@ class _Collector(ast.NodeVisitor):
             self.obstacles.append(f"`{name}` is private to its class")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if self_chain(node, self.self_name) is None:
-            self._private(node.attr)
         chain = self_chain(node, self.self_name)
         if chain is None:
+            self._private(node.attr)
             self.generic_visit(node)
         elif not isinstance(node.ctx, ast.Load) and chain == node.attr:
             self.obstacles.append(f"it assigns `{self.self_name}.{node.attr}`")
@@ -111,14 +112,20 @@ class _Collector(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
+        items = function.value if getattr(function, "attr", "") in ("forward", "__call__") else function  # type: ignore[attr-defined]
+        while isinstance(items, ast.Subscript):
+            items = items.value
+        if isinstance(items, ast.Name):
+            self.called.append(items.id)
+        elif items is not function and self_chain(items, self.self_name) is not None:
+            self.obstacles.append(_hides(function))
         if (
             self.self_name is not None
             and isinstance(function, ast.Attribute)
             and any(isinstance(n, ast.Name) and n.id == self.self_name for n in ast.walk(function))
         ):
-            if _is_member_call(function, self.self_name):
-                called = ast.unparse(function)
-                self.obstacles.append(f"it calls `{called}`, which a wrapped function would hide from the graph")
+            if is_member_call(function, self.self_name):
+                self.obstacles.append(_hides(function))
             for part in (function.value, *node.args, *node.keywords):
                 self.visit(part)
         else:
@@ -221,6 +228,8 @@ class _Collector(ast.NodeVisitor):
         for statement in node.finalbody:
             self.visit(statement)
 
+    visit_TryStar = visit_Try  # type: ignore[assignment]
+
     def visit_Break(self, node: ast.Break) -> None:
         self._leaves_loop("break")
 
@@ -236,20 +245,10 @@ class _Collector(ast.NodeVisitor):
             self.obstacles.append("it holds `return`")
         self.generic_visit(node)
 
-    def visit_Yield(self, node: ast.Yield) -> None:
-        self.obstacles.append("it holds `yield`")
+    def _held(self, node: ast.AST) -> None:
+        self.obstacles.append(f"it holds `{_WORDS[type(node)]}`")
 
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> None:
-        self.obstacles.append("it holds `yield from`")
-
-    def visit_Await(self, node: ast.Await) -> None:
-        self.obstacles.append("it holds `await`")
-
-    def visit_AsyncFor(self, node: ast.AsyncFor) -> None:
-        self.obstacles.append("it holds `async for`")
-
-    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
-        self.obstacles.append("it holds `async with`")
+    visit_Yield = visit_YieldFrom = visit_Await = visit_AsyncFor = visit_AsyncWith = _held
 
     def visit_Global(self, node: ast.Global) -> None:
         self.obstacles.append(f"it declares `global {', '.join(node.names)}`")
@@ -257,13 +256,11 @@ class _Collector(ast.NodeVisitor):
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self.obstacles.append(f"it declares `nonlocal {', '.join(node.names)}`")
 
-    def visit_Import(self, node: ast.Import) -> None:
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
-            self._write(alias.asname or alias.name.split(".")[0])
+            self._write(alias.asname or alias.name.partition(".")[0])
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        for alias in node.names:
-            self._write(alias.asname or alias.name)
+    visit_ImportFrom = visit_Import
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.type is not None:
@@ -273,14 +270,12 @@ class _Collector(ast.NodeVisitor):
             self.visit(statement)
         self._hidden.pop()
 
-    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
         self.generic_visit(node)
-        if node.name:
-            self._write(node.name)
+        if name := node.rest if isinstance(node, ast.MatchMapping) else node.name:
+            self._write(name)
 
-    def visit_MatchStar(self, node: ast.MatchStar) -> None:
-        if node.name:
-            self._write(node.name)
+    visit_MatchStar = visit_MatchMapping = visit_MatchAs
 
     def _nested(self, node: ast.AST) -> None:
         """A nested function or class: its own names are hidden, the rest counts as read where it is defined."""
@@ -310,11 +305,10 @@ class _Collector(ast.NodeVisitor):
 
     def _comprehension(self, node: ast.AST) -> None:
         generators = node.generators  # type: ignore[attr-defined]
-        bound = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
         self.visit(generators[0].iter)
         for walrus in (n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)):
             self.comprehension_free_writes.add(walrus.target.id)
-        self._hidden.append(bound)
+        self._hidden.append(_of_comprehension(node))
         sure = set(self.sure)  # nothing in it is bound if there are no items
         for i, generator in enumerate(generators):
             if i:
@@ -330,52 +324,12 @@ class _Collector(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 
 
-def may_catch(node: ast.AST) -> bool:
-    """Whether an exception in a statement may end there."""
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return not all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items)
-    return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
-
-
-def self_chain(node: ast.AST, me: str | None) -> str | None:
-    """The dotted path of ``self.part.name`` without its first name; None for anything else."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.insert(0, node.attr)
-        node = node.value
-    return ".".join(parts) if parts and me is not None and isinstance(node, ast.Name) and node.id == me else None
-
-
-def _is_member_call(function: ast.Attribute, self_name: str) -> bool:
-    """Whether a call goes to `self.x(...)`, `self.x.y(...)` or `self.x[i](...)`."""
-    node: ast.AST = function
-    depth = 0
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        depth += isinstance(node, ast.Attribute)
-        node = node.value
-    if not (isinstance(node, ast.Name) and node.id == self_name):
-        return False
-    # A method of a tensor attribute (`self.weight.t()`) is no member call: in `self.a.b()`, `b` is a method of a
-    # tensor.
-    return depth == 1 or function.attr in ("forward", "__call__")
+def _hides(called: ast.expr) -> str:
+    return f"it calls `{ast.unparse(called)}`, which a wrapped function would hide from the graph"
 
 
 def _leaves(statements: list[ast.stmt]) -> bool:
     return bool(statements) and isinstance(statements[-1], ast.Raise | ast.Return | ast.Break | ast.Continue)
-
-
-def self_name(source: Source, function: FunctionNode) -> str | None:
-    """The name that a method gives its object (`self`), or None for a plain function or a static or class method."""
-    if not isinstance(source.parents.get(function), ast.ClassDef) or not function.args.args:
-        return None
-    decorators = {ast.unparse(d) for d in function.decorator_list}
-    return None if decorators & {"staticmethod", "classmethod"} else function.args.args[0].arg
-
-
-def inputs_of(source: Source, function: FunctionNode) -> list[str]:
-    """The parameters of a function that may be given by position or keyword, less the object of a method."""
-    me = self_name(source, function)
-    return [each.arg for each in function.args.args if each.arg != me]
 
 
 def analyse(
@@ -386,7 +340,8 @@ def analyse(
     ``may_return`` says that the statements end the function, so that `return` in them is no obstacle.
     """
     collector = _Collector(self_name(source, function), may_return)
-    for piece in pieces if isinstance(pieces, list) else [pieces]:
+    every = pieces if isinstance(pieces, list) else [pieces]
+    for piece in every:
         collector.visit(piece)
     flow = Flow(self_attributes=collector.self_attributes)
     flow.obstacle = collector.obstacles[0] if collector.obstacles else None
@@ -399,7 +354,18 @@ def analyse(
         outer = source.parents.get(outer)
     flow.reads = [n for n in collector.reads if n in scope]
     flow.writes = [n for n in collector.writes if n in scope]
+    made = {each.name for piece in every for each in ast.walk(piece) if isinstance(each, FunctionNode)}
+    bound = {name for piece in every for each in ast.walk(piece) for name in _of_comprehension(each)}
+    hidden = next((name for name in collector.called if name in (scope | bound) - made), None)
+    if hidden is not None and flow.obstacle is None:
+        flow.obstacle = _hides(ast.Name(hidden))  # perhaps a layer
     return flow
+
+
+def _of_comprehension(node: ast.AST) -> set[str]:
+    """The names that a comprehension binds."""
+    targets = (each.target for each in getattr(node, "generators", ()))
+    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
 
 
 def surely_bound(source: Source, function: FunctionNode, statement: ast.stmt) -> set[str]:

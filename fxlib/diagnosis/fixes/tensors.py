@@ -1,53 +1,46 @@
-"""Which expressions are surely tensors, by the text of their function alone: the example passes a tensor where another
-caller may pass a list, and another construction of the model a number.
+"""Which expressions are surely tensors, sizes or tuples, by the text of their function alone: the example passes a
+tensor where another caller may pass a list.
 
-An expression is one where it can be nothing else: a parameter is annotated so, a name gets nothing else, or what else
-the function does with the value on every way raises for anything but a tensor. Attributes of the module, its layers and
+An expression is one where it can be nothing else: a parameter is annotated so, a name gets nothing else, or the
+function asks for its shape or calls a method of tensors on it on every way. Attributes of the module, its layers and
 its methods say nothing: a child, or anybody who has the module, may replace them.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import AN_INT, is_inner, to_name
-from fxlib.diagnosis.fixes.integers import is_size
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.given import is_inner, to_name
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.source import FunctionNode
 from fxlib.diagnosis.fixes.torch_names import (
     ANNOTATION,
     FLAG,
     KEPT,
     MAKERS,
+    METHODS,
     NOT_OF_TENSORS,
-    NUMBERS,
-    OF_NUMBERS,
-    OF_TENSORS,
     PLAIN,
     SEVERAL,
     SHAPED,
 )
 
-__all__ = ["assumed", "is_number", "is_tensor", "is_tuple", "is_value"]
+__all__ = ["is_size", "is_tensor", "is_tuple"]
 
 
 def is_tensor(site: Site, node: ast.AST) -> bool:
     """Whether an expression of a function is a tensor, or raises, whatever the model is made of and called with."""
-    return _Asked(site, uses=False).holds(node, site.function)
+    return _Asked(site).holds(node, site.function)
 
 
-def is_value(site: Site, node: ast.AST) -> bool:
-    """Whether it is a tensor or a plain number."""
-    return _Asked(site, numbers=True).holds(node, site.function)
-
-
-def is_number(site: Site, node: ast.AST) -> bool:
-    """Whether it is a plain number."""
-    return _Asked(site, numbers=True, tensors=False).holds(node, site.function)
+def is_size(site: Site, node: ast.AST) -> bool:
+    """Whether it is an int that is not negative: a size of a tensor, a literal, or computed from nothing else."""
+    return _Asked(site).size(node, site.function)
 
 
 def is_tuple(site: Site, node: ast.AST) -> bool:
@@ -55,40 +48,12 @@ def is_tuple(site: Site, node: ast.AST) -> bool:
     return _Asked(site).several(node, site.function)
 
 
-def assumed(
-    site: Site,
-    *,
-    tensors: Iterable[ast.AST] = (),
-    sized: Iterable[ast.AST] = (),
-    values: Iterable[ast.AST] = (),
-    tuples: Iterable[ast.AST] = (),
-    numbers: Iterable[ast.AST] = (),
-) -> str | None:
-    """What a fix takes for granted and the text does not say, in a few words: that these are tensors, tensors if they
-    are no plain numbers, tensors or plain numbers, tuples, plain numbers. None where all of it is sure."""
-    asked = (
-        (tensors, is_tensor, "a tensor"),
-        (sized, is_value, "a tensor"),
-        (values, is_value, "a tensor or a number"),
-        (tuples, is_tuple, "a tuple"),
-        (numbers, is_number, "a number"),
-    )
-    unsure = (
-        f"`{ast.unparse(node)}` is {kind}" for nodes, is_so, kind in asked for node in nodes if not is_so(site, node)
-    )
-    words = " and ".join(dict.fromkeys(unsure))
-    return f"right only if {words}" if words else None
-
-
 class _Asked:
     """One question about an expression, and what its names get their values from."""
 
-    def __init__(self, site: Site, numbers: bool = False, tensors: bool = True, uses: bool = True) -> None:
-        """``uses``: what is done with a value may say so, though the same may be done with arrays of NumPy."""
+    def __init__(self, site: Site) -> None:
         self.site, self.source = site, site.source
-        self.numbers, self.tensors, self.uses = numbers, tensors, uses
         self.known: dict[tuple[object, ...], bool] = {}
-        self.asked: set[tuple[str, ast.stmt]] = set()
 
     def _once(self, key: tuple[object, ...], ask: Callable[[], bool]) -> bool:
         """An answer, kept. While it is looked for it is yes: what else a name gets decides."""
@@ -102,43 +67,50 @@ class _Asked:
         return self.known[key]
 
     def holds(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
-        """Whether it is so of an expression in a function, or at the level of the class or the module."""
-        if node is AN_INT or (node is not None and is_size(node)):
-            return self.numbers
-        if isinstance(node, ast.Constant):
-            return self.numbers and isinstance(node.value, int | float)
+        """Whether it is a tensor, of an expression in a function, or at the level of the class or the module."""
         if isinstance(node, ast.arg):
-            return self._is_annotated(node.annotation) or (self.tensors and self.uses and self._is_used(node, function))
+            return _is_annotated(node.annotation)
         if isinstance(node, ast.IfExp):
             return self.holds(node.body, function) and self.holds(node.orelse, function)
         if isinstance(node, ast.NamedExpr):
             return self.holds(node.value, function)
         if isinstance(node, ast.UnaryOp):
-            # Anything else than a tensor or a number has no sign.
-            return not isinstance(node.op, ast.Not) and (
-                (self.numbers and self.tensors) or self.holds(node.operand, function)
-            )
+            return not isinstance(node.op, ast.Not) and self.holds(node.operand, function)
         if isinstance(node, ast.BinOp):
-            # What is joined with a tensor by an operator gives one, or raises; a list times a number does not.
-            asked = [self.holds(each, function) for each in (node.left, node.right)]
-            one = self.tensors and not (self.numbers and isinstance(node.op, ast.Mult | ast.Mod))
-            return any(asked) if one else all(asked)
+            # What is joined with a tensor by an operator gives one, or raises; a text on the left takes anything.
+            sides = [node.left] if isinstance(node.op, ast.Mod) else [node.left, node.right]
+            return any(self.holds(each, function) for each in sides)
         if isinstance(node, ast.Compare):
             plain = any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
-            asked = [self.holds(each, function) for each in (node.left, *node.comparators)]
-            return not plain and (all(asked) if self.numbers else any(asked))
+            return not plain and any(self.holds(each, function) for each in (node.left, *node.comparators))
         if isinstance(node, ast.Name):
             return self._of_all(node, function)
-        if self.numbers and isinstance(node, ast.Call) and self.site.call_name(node) in OF_NUMBERS:
-            return True
-        if not self.tensors:
-            return False
         if isinstance(node, ast.Subscript):
             items = isinstance(node.slice, ast.Constant) and self.of_tensors(node.value, function)
             return items or self.holds(node.value, function)
         if isinstance(node, ast.Attribute):
             return node.attr in KEPT and self.holds(node.value, function)
         return isinstance(node, ast.Call) and self._called(node, function)
+
+    def size(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
+        """Whether it is an int that is not negative."""
+        if isinstance(node, ast.Constant):
+            return type(node.value) is int and node.value >= 0
+        if isinstance(node, ast.BinOp):
+            kept = isinstance(node.op, ast.Add | ast.Mult | ast.FloorDiv | ast.Mod)
+            return kept and all(self.size(each, function) for each in (node.left, node.right))
+        if isinstance(node, ast.Subscript):
+            value = node.value
+            while isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+                value = value.value
+            return not isinstance(node.slice, ast.Slice) and self._is_shape(value, function)
+        if isinstance(node, ast.Call):
+            asked = isinstance(node.func, ast.Attribute) and not node.keywords
+            sized = asked and (node.func.attr, len(node.args)) in (("size", 1), ("dim", 0), ("numel", 0))  # type: ignore[attr-defined]
+            return sized and self._has_shape(node.func.value, function)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Attribute):
+            return node.attr == "ndim" and self._has_shape(node.value, function)
+        return isinstance(node, ast.Name) and self._all_given("size", node, function, self.size)
 
     def several(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
         """Whether it is a tuple: of tensors, of sizes, or of anything."""
@@ -149,24 +121,15 @@ class _Asked:
         if isinstance(node, ast.BinOp):
             return isinstance(node.op, ast.Add) and all(self.several(e, function) for e in (node.left, node.right))
         if isinstance(node, ast.Call):
-            name = self.site.call_name(node) or ""
-            return name == "tuple" or self.of_tensors(node, function)
-        if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node, function))
-            return bool(given) and self._once(
-                ("several", node.id, function), lambda: all(self.several(value, where) for value, where in given)
-            )
-        return False
+            return self.site.call_name(node) == "tuple" or self.of_tensors(node, function)
+        return isinstance(node, ast.Name) and self._all_given("several", node, function, self.several)
 
     def of_tensors(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
         """Whether it is a tuple of nothing but tensors."""
         if isinstance(node, ast.Tuple):
             return bool(node.elts) and all(self.holds(each, function) for each in node.elts)
         if isinstance(node, ast.Name):
-            given = list(to_name(self.source, node, function))
-            return bool(given) and self._once(
-                ("of tensors", node.id, function), lambda: all(self.of_tensors(value, where) for value, where in given)
-            )
+            return self._all_given("of tensors", node, function, self.of_tensors)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in SEVERAL:
             return False
         method, of_torch = node.func.attr, self.site.call_name(node) == f"torch.{node.func.attr}"
@@ -176,33 +139,37 @@ class _Asked:
         return of_torch or self.holds(node.func.value, function)
 
     def _is_shape(self, node: ast.AST | None, function: FunctionNode | None) -> bool:
-        if isinstance(node, ast.Call) and not node.args:
+        """Whether it is the shape of a tensor: that of anything else may be a list."""
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
             node = node.func if getattr(node.func, "attr", "") == "size" else None
         elif getattr(node, "attr", "") != "shape":
             return False
-        if not isinstance(node, ast.Attribute):
-            return False
-        # The object's own, or that of its settings, may be a list.
-        base, me = node.value, self_name(self.source, function) if function is not None else None
-        plain = isinstance(base, ast.Name | ast.Call) and getattr(base, "id", "") != me
-        return plain or self.holds(base, function)
+        return isinstance(node, ast.Attribute) and self._has_shape(node.value, function)
 
-    def _is_annotated(self, annotation: ast.expr | None) -> bool:
-        text = annotation.value if isinstance(annotation, ast.Constant) else annotation and ast.unparse(annotation)
-        if not isinstance(text, str):
+    def _has_shape(self, base: ast.AST, function: FunctionNode | None) -> bool:
+        """Whether its shape is that of a tensor: of a local value it is, not of the module, whose may be a list."""
+        return self._is_local(base, function) or self.holds(base, function)
+
+    def _is_local(self, node: ast.AST, function: FunctionNode | None) -> bool:
+        """Whether it is a name of the function, and not the module's."""
+        if not isinstance(node, ast.Name) or function is None:
             return False
-        tensor = bool(ANNOTATION.match(text) or SHAPED.match(text))
-        return (self.tensors and tensor) or (self.numbers and text in NUMBERS)
+        return node.id in local_names(function) and node.id != self_name(self.source, function)
+
+    def _all_given(self, what: str, node: ast.Name, function: FunctionNode | None, ask: Callable[..., bool]) -> bool:
+        """Whether all that a name gets is so."""
+        given = list(to_name(self.source, node, function))
+        inner = node if is_inner(self.source, node) else None
+        return bool(given) and self._once(
+            (what, node.id, function, inner), lambda: all(ask(value, where) for value, where in given)
+        )
 
     def _of_all(self, node: ast.Name, function: FunctionNode | None) -> bool:
-        """Whether all that a name gets is so, or what is done with it where it is read says so."""
-        given = list(to_name(self.source, node, function))
-        key = (node.id, function, node if is_inner(self.source, node) else None)
-        if given and self._once(key, lambda: all(self.holds(value, where) for value, where in given)):
+        """Whether all that a name gets is a tensor, or what is done with it where it is read says so."""
+        if self._all_given("tensor", node, function, self.holds):
             return True
-        asks = self.tensors and self.uses and node in self.source.parents
-        at = self.source.statement_of(node) if asks else None
-        return at is not None and function is not None and self._is_tensor_at(node, at, function)
+        at = self.source.statement_of(node) if node in self.source.parents else None
+        return at is not None and function is not None and self._is_called_at(node, at, function)
 
     def _called(self, call: ast.Call, function: FunctionNode | None) -> bool:
         name = self.site.call_name(call) or ""
@@ -220,36 +187,18 @@ class _Asked:
             return one or three or not (last in SEVERAL or last in PLAIN or NOT_OF_TENSORS.match(last))
         if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
             return True
-        if isinstance(call.func, ast.Attribute):
-            method, base = call.func.attr, call.func.value
-            one = method in ("max", "min", "median") and not call.args and not call.keywords
-            plain = method in PLAIN or method.startswith(("is_", "register_", "_"))
-            if (one or not (plain or method in SEVERAL)) and self.holds(base, function):
-                return True
-        run = self._function(call.func)
-        return run is not None and self._gives(run)
-
-    def _function(self, called: ast.expr) -> FunctionNode | None:
-        """The function of the file that a name stands for, where it stands for nothing else."""
-        return self.source.functions.get(called.id) if isinstance(called, ast.Name) else None
-
-    def _gives(self, run: FunctionNode) -> bool:
-        returned = [each.value for each in _own(run) if isinstance(each, ast.Return)]
-        return bool(returned) and self._once(
-            (run, "gives"), lambda: all(each is not None and self.holds(each, run) for each in returned)
-        )
-
-    def _is_used(self, parameter: ast.arg, function: FunctionNode | None) -> bool:
-        """Whether a function does with a parameter, before it gets another value, what raises unless it is a tensor."""
-        return function is not None and self._is_tensor_at(ast.Name(parameter.arg), function.body[0], function)
-
-    def _is_tensor_at(self, node: ast.Name, at: ast.stmt, function: FunctionNode) -> bool:
-        """Whether something is done with the value that a name has at a statement, on every way, that raises unless it
-        is a tensor."""
-        name = node.id
-        if (name, at) in self.asked or name == self_name(self.source, function) or is_inner(self.source, node):
+        if not isinstance(call.func, ast.Attribute):
             return False
-        self.asked.add((name, at))
+        method, base = call.func.attr, call.func.value
+        one = method in ("max", "min", "median") and not call.args and not call.keywords
+        plain = method in PLAIN or method.startswith(("is_", "register_", "_"))
+        return (one or not (plain or method in SEVERAL)) and self.holds(base, function)
+
+    def _is_called_at(self, node: ast.Name, at: ast.stmt, function: FunctionNode) -> bool:
+        """Whether a method of tensors is called, on every way, on the value that a name has at a statement."""
+        name = node.id
+        if not self._is_local(node, function) or is_inner(self.source, node):
+            return False
         stores, leaves = _stores(function).get(name, []), _leaves(function)
         loop: ast.AST | None = None
         child: ast.AST = at
@@ -263,7 +212,7 @@ class _Asked:
                     continue
                 if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s, _ in stores)):  # type: ignore[attr-defined]
                     continue
-                if any(self._asks(name, each, function) for each in evaluated(statement)):
+                if any(_is_method_of(name, each) for each in evaluated(statement)):
                     return True
             if parent is function:
                 break
@@ -271,42 +220,6 @@ class _Asked:
                 loop = parent
             child = parent
         return False
-
-    def _asks(self, name: str, expression: ast.AST, function: FunctionNode) -> bool:
-        """Whether evaluating a part of an expression raises unless the value of the name is a tensor, or a number if
-        that is asked for."""
-        if self.numbers and isinstance(expression, ast.BinOp | ast.Compare):
-            sides = [expression.left, *getattr(expression, "comparators", [getattr(expression, "right", None)])]
-            if any(getattr(each, "id", None) == name for each in sides):
-                others = (each for each in sides if getattr(each, "id", None) != name)
-                return _computes(expression) or (
-                    isinstance(expression, ast.BinOp)
-                    and isinstance(expression.op, ast.Add)
-                    and any(self.holds(each, function) for each in others)
-                )
-        if isinstance(expression, ast.Attribute) and _is_of(name, expression.value):
-            return expression.attr in OF_TENSORS and isinstance(expression.ctx, ast.Load)
-        if isinstance(expression, ast.Subscript) and isinstance(expression.slice, ast.Tuple):
-            # `x[:, 0]`
-            return _is_of(name, expression.value) and any(isinstance(each, ast.Slice) for each in expression.slice.elts)
-        if not isinstance(expression, ast.Call):
-            return False
-        called = expression.func
-        if not expression.args or not _is_of(name, expression.args[0]):
-            return False
-        package, _, last = (self.site.call_name(expression) or "").rpartition(".")
-        if package in ("torch", "torch.linalg", "torch.special"):
-            return not (NOT_OF_TENSORS.match(last) or last in ("numel",))
-        if package == "torch.nn.functional":
-            return True
-        run = self._function(called)
-        return run is not None and self._takes(run)
-
-    def _takes(self, run: FunctionNode) -> bool:
-        arguments = [*run.args.posonlyargs, *run.args.args]
-        if self_name(self.source, run) is not None:
-            arguments = arguments[1:]
-        return bool(arguments) and self._is_used(arguments[0], run)
 
 
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
@@ -328,28 +241,16 @@ def _leaves(function: FunctionNode) -> list[tuple[int, int]]:
     return [(each.lineno, each.col_offset) for each in _own(function) if isinstance(each, _LEAVING)]
 
 
-def _is_of(name: str, node: ast.AST) -> bool:
-    """Whether it is the value of a name, or computed from it and constants."""
-    if isinstance(node, ast.BinOp):
-        sides = [node.left, node.right]
-    elif isinstance(node, ast.Compare):
-        sides = [node.left, *node.comparators]
-    elif isinstance(node, ast.UnaryOp):
-        sides = [node.operand]
-    else:
-        return getattr(node, "id", None) == name
-    of_it = [_is_of(name, each) for each in sides]
-    return any(of_it) and all(so or isinstance(each, ast.Constant) for so, each in zip(of_it, sides, strict=True))
+def _is_method_of(name: str, node: ast.AST) -> bool:
+    """Whether it asks a name for its shape, or calls a method on it that little else than tensors has."""
+    called = node.func if isinstance(node, ast.Call) else node
+    asked = METHODS if isinstance(node, ast.Call) else {"shape"}
+    return isinstance(called, ast.Attribute) and called.attr in asked and getattr(called.value, "id", None) == name
 
 
-def _computes(node: ast.BinOp | ast.Compare) -> bool:
-    """Whether an operator takes neither lists nor texts on any side."""
-    if isinstance(node, ast.Compare):
-        ordered = all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops)
-        return ordered and any(isinstance(each, ast.Constant) for each in (node.left, *node.comparators))
-    if isinstance(node.op, ast.Add):
-        return isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)
-    return isinstance(node.op, ast.Sub | ast.Div | ast.FloorDiv | ast.Pow | ast.MatMult)
+def _is_annotated(annotation: ast.expr | None) -> bool:
+    text = annotation.value if isinstance(annotation, ast.Constant) else annotation and ast.unparse(annotation)
+    return isinstance(text, str) and bool(ANNOTATION.match(text) or SHAPED.match(text))
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:

@@ -9,10 +9,8 @@ __all__ = [
     "FLAG",
     "KEPT",
     "MAKERS",
+    "METHODS",
     "NOT_OF_TENSORS",
-    "NUMBERS",
-    "OF_NUMBERS",
-    "OF_TENSORS",
     "PLAIN",
     "SEVERAL",
     "SHAPED",
@@ -24,12 +22,9 @@ SHAPED = re.compile(
     r"^(\w+\.)*((Float\w*|Int\w*|UInt\w*|Bool|Num|Real|Inexact|Complex\w*|Shaped|Key|BFloat16|Double|Half|Long)"
     r"\[(\w+\.)*Tensor\b.*\]|TensorType\[.*\])$"
 )
-NUMBERS = {"int", "float", "bool"}
-OF_NUMBERS = {"int", "float", "len", "math.sqrt", "math.log", "math.log2", "math.exp", "math.floor", "math.ceil"}
 
-# Layers of torch.nn that take one tensor and give one; those that take something else as well are left out.
 FLAG = re.compile(r"^(return_\w+|as_tuple|need_\w+|output_\w+|with_\w+|keep_\w+)$")
-"""These give a tensor too, where they are given one."""
+"""Arguments that ask a function for something else, too."""
 
 # Functions of torch that take something else first, or give something else.
 NOT_OF_TENSORS = re.compile(
@@ -62,19 +57,14 @@ PLAIN = {
 }  # fmt: skip
 """Methods that give no tensor."""
 
-# What lists, dictionaries and numbers do not have. Arrays have some of it: what is computed with layers is none.
-OF_TENSORS = {
-    "abs", "abs_", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "baddbmm", "bmm", "bool", "cat",
-    "ceil", "chunk", "clamp", "clamp_", "contiguous", "copy_", "cos", "cumprod", "cumsum", "dim", "div", "div_", "eq",
-    "erf", "exp", "exp_", "expand", "expand_as", "fill_", "flatten", "flip", "float", "floor", "gather", "ge", "gt",
-    "index_add", "index_copy", "index_fill", "index_select", "inverse", "isfinite", "isinf", "isnan", "item", "le",
-    "log", "log_softmax", "logical_and", "logical_not", "logsumexp", "long", "lt", "masked_fill", "masked_fill_",
-    "masked_select", "matmul", "max", "mean", "min", "mm", "movedim", "mul", "mul_", "narrow", "ndim", "ndimension",
-    "ne", "neg", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel", "permute", "pow",
-    "prod", "reciprocal", "relu", "relu_", "requires_grad_", "reshape", "reshape_as", "roll", "round", "rsqrt",
-    "scatter", "scatter_", "scatter_add", "select", "shape", "sigmoid", "sign", "sin", "size", "softmax", "sqrt",
-    "squeeze", "std", "sub", "sub_", "sum", "t", "tanh", "tolist", "topk", "transpose", "tril", "triu", "unbind",
-    "unflatten", "unfold", "unsqueeze", "unsqueeze_", "var", "view", "view_as", "where", "zero_",
+METHODS = {
+    "addmm", "argmax", "baddbmm", "bmm", "chunk", "clamp", "contiguous", "cumsum", "dim", "expand", "expand_as",
+    "flatten", "gather", "index_select", "log_softmax", "masked_fill", "matmul", "mean", "mm", "narrow", "new_ones",
+    "new_zeros", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "scatter_add", "size", "softmax",
+    "squeeze", "transpose", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 }  # fmt: skip
+"""Methods that tell a tensor from lists, dictionaries, numbers and most classes. Arrays have some of them: `len` is the
+first size of these, too."""
+
 KEPT = {"T", "mT", "H", "data", "real", "imag", "grad"}
 """Attributes of tensors that are tensors."""

@@ -1,4 +1,4 @@
-"""FX14x to FX16x, FX186: NumPy on traced values, assignment into them, functions that take sizes or real tensors."""
+"""FX14x to FX16x, FX186, FX239: NumPy and traced values, assignment into them, functions of sizes or real tensors."""
 
 from fxlib.diagnosis.rules.nets import net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -39,6 +39,21 @@ of them. A NumPy scalar is none of these, although it looks like a number. Conve
         net("        return torch.add(x, np.float32(0.5))  # <- here\n", _NUMPY),
         net("        return torch.add(x, 0.5)\n"),
         advice="Convert it to a Python number first",
+    ),
+    Rule(
+        "FX239",
+        "numpy-number",
+        "NumPy number that the graph's code cannot name",
+        "{it} holds a NumPy number, and the graph's code fails with NameError: it writes the number as `np.float64(…)`",
+        "error",
+        """`np.sqrt(64)` is a `numpy.float64`, which is a Python float as well, so torch.fx takes it for one. Since
+NumPy 2 it prints itself as `np.float64(8.0)`, and so it stands in the code of the graph, which knows no `np`: every
+call raises NameError. Make it a Python number where it is computed: `float(np.sqrt(64))`, `math.sqrt(64)`. Graphs of
+fxlib hold the plain number.""",
+        fixes=("plain-number",),
+        bad=net("        return torch.relu(x) / self.scale  # <- here\n", _NUMPY, "self.scale = np.sqrt(64)"),
+        good=net("        return torch.relu(x) / self.scale\n", init="self.scale = 64 ** 0.5"),
+        advice="Make it a Python number where it is computed",
     ),
     Rule(
         "FX150",

@@ -216,7 +216,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         return x / len(x)  # <- here
 """,
         """\
@@ -225,7 +225,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    def forward(self, x):
+    def forward(self, x: torch.Tensor):
         return x / x.shape[0]
 """,
         number=True,

@@ -37,6 +37,7 @@ _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 """Stands for a weight's file: its offset is an address in this process. A convention of ONNX Runtime's that OpenVINO's
 ONNX reader also supports."""
 
+_WRAPPING = {"Add", "Sub", "Mul", "Pow", "Neg"}
 _NOT_RUN = {"Const", "Input", "Output"}
 _TAKEN_IN = {*FIRST, "BatchNormalization"}
 _KINDS = {
@@ -110,6 +111,7 @@ def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str,
     """
     from fxlib.lowering.weights import outside
 
+    _refuse_saturating(exported)
     proto, weights = outside(exported, lambda weight: (_IN_MEMORY, weight.data_ptr()), lambda weight: False)
     try:
         model = core().read_model(proto.SerializeToString())
@@ -118,6 +120,17 @@ def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str,
         raise EngineError(
             f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may accept it'
         ) from error
+
+
+def _refuse_saturating(exported: Exported) -> None:
+    """OpenVINO 2026 stops at the largest number of 8 bits where torch wraps around."""
+    for node in exported.model.graph:
+        dtype = node.outputs[0].dtype
+        if node.op_type in _WRAPPING and dtype is not None and dtype.name in ("INT8", "UINT8"):
+            raise EngineError(
+                f"OpenVINO's {node.op_type} of {dtype.name.lower()} saturates where torch wraps around (node "
+                f'{str(node.name).split("/")[0]!r}); compute in int32, or lower with engine="onnxruntime"'
+            )
 
 
 def version() -> str:
@@ -336,8 +349,9 @@ ENGINE = Engine(
     unavailable=unavailable,
     build=OpenvinoProgram,
     limits=(
-        "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, and float64 is "
-        "computed in fp32. Empty tensors are refused, because the library corrupts its memory on them."
+        "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, arithmetic with 8 "
+        "is refused, and float64 is computed in fp32. Empty tensors are refused, because the library corrupts its "
+        "memory on them."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),

@@ -110,3 +110,11 @@ def test_arguments_of_a_wrapped_function_may_refer_back_to_themselves():
     tree: dict[str, object] = {}
     tree["self"] = [tree]
     assert fxlib._symbolic_trace.find_proxy((tree,), {"a": tree}) is None
+
+
+def test_a_layer_of_torchscript_can_be_asked_about(tmp_path):
+    """Its tables of children, parameters and buffers cannot be iterated."""
+    net = load(LAZY.format("return self.fc(x)"), tmp_path).Net()
+    net.fc = torch.jit.script(net.fc)
+    report = fxlib.diagnose(net, (torch.randn(2, 4),))
+    assert report.findings == [] and not report.doubtful

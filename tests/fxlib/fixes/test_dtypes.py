@@ -150,43 +150,14 @@ def test_the_text_keeps_dtype_and_values(name):
         same(outcome(files["net.py"], (x,)), outcome(after, (x,)))
 
 
-RATIO = "class Net(nn.Module):\n    def __init__(self, {}):\n        super().__init__()\n        self.ratio = ratio\n\n"
-HALVED = "    def forward(self, x):\n        return x[:, : «int(x.shape[1] / self.ratio)»]\n"
-
-
-def ratio(parameter: str, more: str = "") -> str:
-    return f"import torch\nfrom torch import nn\n\n\n{RATIO.format(parameter)}{HALVED}{more}"
-
-
 # recipe, source, whether it may be applied, what its note or hazard says
 SAID = {
-    "any number": ("floor-div", ratio("ratio=2"), False, "`self.ratio` is no int"),
-    "an int": ("floor-div", ratio("ratio: int = 2"), False, "negative numbers"),
-    "an int that may be missing": ("floor-div", ratio("ratio: 'int | None' = 2"), False, "negative numbers"),
-    "an int that somebody sets": (
+    "a division": ("floor-div", net("return x[:, : «int(x.shape[1] / self.ratio)»]\n"), False, "the numbers are ints"),
+    "several divisions": (
         "floor-div",
-        ratio("ratio: int = 2", "\n\ndef wide(net):\n    net.ratio = 0.5\n"),
+        net("return x[:, : «int(x.shape[1] / self.a / self.b)»]\n"),
         False,
-        "`self.ratio` is no int",
-    ),
-    "an argument": (
-        "floor-div",
-        net("return x[:, : «int(x.shape[1] / k)»]\n", signature="self, x, k=2"),
-        False,
-        "`k` is no int",
-    ),
-    "a size": ("floor-div", net("b, n = x.shape\nk = n\nreturn x[:, : «int(n / b)»]\n"), False, None),
-    "a float times a size": (
-        "floor-div",
-        net("return x[:, : «int(x.shape[1] * self.scale / 2)»]\n", init="self.scale = 1\nself.scale = 0.5\n"),
-        False,
-        "is no int",
-    ),
-    "a limit of infinity": (
-        "slice-without-asking",
-        net("if «len(x) > self.most»:\n    x = x[: self.most]\nreturn x\n", init="self.most = float('inf')\n"),
-        False,
-        "such as infinity",
+        "several divisions",
     ),
     "a limit": ("slice-without-asking", net("if «len(x) > 3»:\n    x = x[:3]\nreturn x\n"), False, None),
     "a counter of ints": (
@@ -199,7 +170,7 @@ SAID = {
         "state-to-buffer",
         net("«self.n += self.step»\nreturn x\n", init="self.n = 0\nself.step = step\n"),
         False,
-        "holds ints only",
+        "of ints only",
     ),
     "a sum": ("state-to-buffer", net("«self.n += 1.5»\nreturn x\n", init="self.n = 0.0\n"), False, "less exact"),
     "what int() rounds": (

@@ -85,7 +85,8 @@ CASES = {
     "a helper that changes": (ADDED, "FX230", "in-place-method", False),
     "a list from a layer": (OTHER_LIST, "FX120", "len-to-shape", False),
     "a forward that takes lists": (TIMES, "FX120", "len-to-shape", False),
-    "a division": (TIMES.replace("*", "/"), "FX120", "len-to-shape", True),
+    "a division": (TIMES.replace("*", "/"), "FX120", "len-to-shape", False),
+    "a tensor": (TIMES.replace("self, x", "self, x: torch.Tensor"), "FX120", "len-to-shape", True),
     "an attribute": (KEPT, "FX209", "local-value", False),
     "a private attribute": (PRIVATE, "FX209", "local-value", False),
     "a rate": (RATE, "FX207", "dropout-module", False),
@@ -158,17 +159,19 @@ MOVED = {
     "no items": "hit = x\nif any((hit := s).sum() > 100 for s in self.skips):\n    x = x + 1\nreturn hit, x\n",
     "a closure": "gain = 1.0\nscaled = lambda v: v * gain\ny = x\nif x.sum() > 0:\n    gain = 3.0\n    y = y + 1\n"
     "return scaled(y)\n",
+    "layers of a loop": "y = x\nif x.sum() > -1e9:\n    for layer in self.layers:\n        y = layer(y)\nreturn y\n",
+    "layers of a comprehension": "y = [x]\nif x.sum() > -1e9:\n    y = [layer(x) for layer in self.layers]\nreturn y\n",
+    "a layer of several": "y = x\nif x.sum() > -1e9:\n    y = self.layers[0](y)\nreturn y\n",
     "a builtin's name": "y = x\nif x.sum() > self.range:\n    for i in range(2):\n        y = y + i\nreturn y\n",
 }
-
-
+MOVED_FROM = "self.w, self.skips, self.range = torch.ones(5), [], 0.5\nself.layers = nn.ModuleList([nn.Linear(4, 4)])\n"
 MOVED_BY = {name: ["lift-block"] for name in ("a count of a loop", "a builtin's name", "what may be suppressed")}
 """The recipes that move it; of the others, something outside would notice."""
 
 
 @pytest.mark.parametrize("name", MOVED)
 def test_moved_code_does_what_it_did(name, tmp_path):
-    text = "import contextlib\n" + net(MOVED[name], init="self.w, self.skips, self.range = torch.ones(5), [], 0.5\n")
+    text = "import contextlib\n" + net(MOVED[name], init=MOVED_FROM)
     checker = checker_for(tmp_path, text, INPUTS)
     moving = [fix for each in checker.before.report.findings for fix in checker.settle(each) if fix.kind == "lift"]
     assert [fix.id for fix in moving] == MOVED_BY.get(name, [])

@@ -304,7 +304,7 @@ def test_of_an_assumed_example_that_never_ends_smaller_sizes_are_run(tmp_path, m
         "def slow(x):\n    endless = x.shape[1] > 8 and type(x) is torch.Tensor and not x.is_meta\n"
         "    for step in range(10**9 if endless else 1):\n        x = x + step\n    return x\n\n\n"
         "torch.fx.wrap('slow')\n\n\n"
-        "class Net(nn.Module):\n    def forward(self, x):\n        return slow(x) / len(x)\n"
+        "class Net(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return slow(x) / len(x)\n"
     )
     (tmp_path / "net.py").write_text(text)
     checker = Checker(str(tmp_path / "net.py"), "Net()", "torch.randn(2, 64)", assumed=True)

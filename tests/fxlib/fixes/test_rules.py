@@ -25,8 +25,8 @@ PROVEN = {
     "FX113": ["index-mapping"],
     "FX114": ["wrap"],
     "FX120": ["len-to-shape", "wrap"], "FX121": ["lift-block"], "FX122": ["lift-block", "lift-expression"],
-    "FX130": ["wrap-conversion", "floor-div"], "FX131": ["wrap-conversion", "wrap"],
-    "FX132": ["lift-block", "divmod-ops"],
+    "FX130": ["floor-div", "wrap-conversion"], "FX131": ["wrap-conversion", "wrap"],
+    "FX132": ["divmod-ops", "lift-block"],
     "FX133": ["lift-block"], "FX134": ["wrap-index"], "FX135": ["wrap-index"], "FX140": ["np-to-torch"],
     "FX141": ["lift-block", "to-python-number"], "FX150": ["setitem-wrapped", "setitem-functional"],
     "FX151": ["lift-block"],
@@ -41,10 +41,10 @@ PROVEN = {
     "FX215": ["wrap", "lift-block"],
     "FX221": ["lift-expression"], "FX222": ["new-zeros"], "FX224": ["use-result"], "FX225": ["device-of-input"],
     "FX230": ["in-place-method"], "FX231": ["lift-block", "concrete-argument"],
-    "FX232": ["seed-wrapped"],
+    "FX232": ["seed-wrapped"], "FX239": ["plain-number"],
 }  # fmt: skip
 
-ASSUMING = {"FX113", "FX140", "FX222", "FX224", "FX230", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225"}
+ASSUMING = {"FX113", "FX140", "FX222", "FX224", "FX230", "FX170", "FX171", "FX187", "FX207", "FX211", "FX225", "FX239"}
 """Those of which all fixes assume something, so that a person has to choose one."""
 
 

@@ -75,3 +75,9 @@ class Failing(nn.Module):
 def test_a_model_that_fails_itself_is_said_to():
     with pytest.raises(ValueError, match="the model itself fails on the example inputs: RuntimeError: The size of"):
         stages(Failing().eval(), (torch.randn(2, 4),), compare=True)
+
+
+def test_large_integers_that_differ_by_one_differ():
+    assert difference(torch.tensor([2**62 + 1]), torch.tensor([2**62])) == (1.0, 1.0 / 2**62)
+    assert difference(torch.tensor([2**62]), torch.tensor([2**62])) == (0.0, 0.0)
+    assert difference(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == (2.0, 1.0)

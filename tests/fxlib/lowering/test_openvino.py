@@ -132,6 +132,20 @@ def test_an_empty_batch_is_refused() -> None:
     assert len(lowered(torch.randn(3, 3, 8, 8))) == 3
 
 
+class Brighter(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 100).float() / 255
+
+
+def test_arithmetic_with_bytes_is_refused() -> None:
+    """It would agree on the example, and saturate on larger numbers."""
+    small = torch.tensor([[1, 2, 3]], dtype=torch.uint8)
+    with pytest.raises(EngineError, match=r"Add of uint8 saturates where torch wraps around \(node 'add'\)"):
+        lower(Brighter().eval(), (small,), min_nodes=1)
+    lowered = lower(Brighter().eval(), (small.int(),), min_nodes=1)
+    torch.testing.assert_close(lowered(small.int() + 200), (small + 300.0) / 255)
+
+
 def test_calls_of_several_threads() -> None:
     model = block()
     lowered = lower(model, (torch.randn(1, 4, 16, 16),))

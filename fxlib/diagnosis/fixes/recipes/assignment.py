@@ -7,8 +7,8 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.names import analyse, self_name
-from fxlib.diagnosis.fixes.tensors import assumed
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import analyse
 
 _OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -252,8 +252,7 @@ def in_place_method(site: Site) -> Draft | None:
         return None
     method = _IN_PLACE[type(statement.op)]
     text = f"{site.operand(statement.target)}.{method}({site.text(statement.value)})"
-    hazard = assumed(site, tensors=[statement.target])
-    return Draft(f"Change in place with {method}", [site.source.replace(statement, text)], hazard=hazard)
+    return Draft(f"Change in place with {method}", [site.source.replace(statement, text)])
 
 
 KEPT = "the tensor may keep its own dtype and memory"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded, is_guarded
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.recipes.control import condition_text
 
 __all__ = ["COMPUTED", "HAZARD", "note_of"]

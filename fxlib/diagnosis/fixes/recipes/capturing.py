@@ -6,11 +6,10 @@ import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.integers import is_int
-from fxlib.diagnosis.fixes.names import analyse, local_names, self_name, surely_bound
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import analyse, local_names, surely_bound
 from fxlib.diagnosis.fixes.recipes.assignment import KEPT
 from fxlib.diagnosis.fixes.recipes.control import condition_text
-from fxlib.diagnosis.fixes.tensors import assumed
 
 _CONVERSIONS = ("int", "float", "bool", "complex")
 
@@ -106,13 +105,9 @@ def item_of_tensor(site: Site) -> Draft | None:
     for call in site.nearest(ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id in ("int", "float") and len(call.args) == 1:
             inner = call.args[0]
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item":
-                text, hazard = site.text(inner), None
-            else:
-                text = f"{site.operand(inner)}.item()"
-                hazard = assumed(site, tensors=[inner])
-            edit = site.source.replace(call, text)
-            return Draft(f"Keep it a symbol: {text}", [edit], _differs(call, text), hazard=hazard)
+            taken = isinstance(inner, ast.Call) and getattr(inner.func, "attr", "") == "item"
+            text = site.text(inner) if taken else f"{site.operand(inner)}.item()"
+            return Draft(f"Keep it a symbol: {text}", [site.source.replace(call, text)], _differs(call, text))
     return None
 
 
@@ -130,7 +125,6 @@ def torch_math(site: Site) -> list[Draft]:
                     f"Compute with {function}",
                     [*edits, site.source.replace(call, f"{function}({text})")],
                     note,
-                    hazard=assumed(site, tensors=call.args),
                 )
                 for text in texts
             ]
@@ -157,8 +151,7 @@ def mask_to_where(site: Site) -> Draft | None:
         chosen = f"{where}({site.text(mask)}, {site.text(value)}, 0)"
         # Divided before they are added up: a sum of many halves, or their number, may be too large for a half.
         text = f"{chosen}.sum()" if function.attr == "sum" else f"({chosen} / {site.operand(mask)}.sum()).sum()"
-        hazard = assumed(site, tensors=[value, mask])
-        return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)], hazard=hazard)
+        return Draft("Mask with torch.where", [*edits, site.source.replace(call, text)])
     return None
 
 
@@ -229,9 +222,7 @@ def stack_tensors(site: Site) -> Draft | None:
         if isinstance(call.args[0], ast.List | ast.Tuple | ast.ListComp):
             stack, edits = site.need("torch.stack")
             text = f"{stack}({site.text(call.args[0])})"
-            items = [call.args[0].elt] if isinstance(call.args[0], ast.ListComp) else call.args[0].elts
-            hazard = assumed(site, tensors=items)
-            return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)], hazard=hazard)
+            return Draft("Build it with torch.stack", [*edits, site.source.replace(call, text)])
     return None
 
 
@@ -257,11 +248,11 @@ def state_to_buffer(site: Site) -> Draft | None:
     value = site.text(made.value)
     edits: list[Edit] = []
     kind = type(made.value.value) if isinstance(made.value, ast.Constant) else None
-    note = hazard = None
+    note = None
     if kind in (int, float):
         tensor, edits = site.need("torch.tensor")
-        note = f"{me}.{name} becomes a tensor"
-        note += ", which is less exact than a Python float and follows .half()" if kind is float else ""
+        exact = "less exact than a Python float and follows .half()" if kind is float else "of ints only"
+        note = f"{me}.{name} becomes a tensor, which is {exact}"
         value = f"{tensor}({value})"
     elif isinstance(made.value, ast.Constant):
         return None
@@ -275,9 +266,7 @@ def state_to_buffer(site: Site) -> Draft | None:
                 written = _written(site, node, me, name)
                 if written is not None:
                     edits.append(site.source.replace(node, f"{me}.{name}.{written[0]}({site.text(written[1])})"))
-                    if kind is int and not is_int(site, written[1]):
-                        hazard = f"{me}.{name} holds ints only, whatever `{site.text(written[1])}` is"
-    return Draft(f"Keep {me}.{name} in a buffer", edits, note, hazard=hazard)
+    return Draft(f"Keep {me}.{name} in a buffer", edits, note)
 
 
 def _is_attribute(node: ast.AST, me: str, name: str) -> bool:

@@ -6,9 +6,7 @@ import ast
 from typing import NamedTuple
 
 from fxlib.diagnosis.fixes.fix import SWITCH, Branches, Draft, Site, recipe
-from fxlib.diagnosis.fixes.integers import is_int
 from fxlib.diagnosis.fixes.recipes.types import block_for
-from fxlib.diagnosis.fixes.tensors import assumed
 
 
 class _Rows(NamedTuple):
@@ -47,11 +45,7 @@ def rows_by_mask(site: Site) -> Draft | None:
     if found.first is not found.last:
         below = (site.source.line_below(found.first), 0)
         edits.append(site.source.replace_range((found.first.lineno, 0), below, ""))
-    return Draft(
-        "Take the rows by a mask",
-        [*edits, site.source.replace(stacked, found.name)],
-        hazard=assumed(site, tensors=[found.of]),
-    )
+    return Draft("Take the rows by a mask", [*edits, site.source.replace(stacked, found.name)])
 
 
 def _comprehension(site: Site) -> _Rows | None:
@@ -124,9 +118,7 @@ def slice_without_asking(site: Site) -> Draft | None:
     asked = {f"{name}.shape[{dim}]", f"{name}.size({dim})", *([f"len({name})"] if not dim else [])}
     if _text(test.left) not in asked or _text(last.upper) != _text(test.comparators[0]):
         return None
-    bound = _text(last.upper)
-    hazard = None if is_int(site, last.upper) else f"raises if `{bound}` is no int, such as infinity"
-    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))], hazard=hazard)
+    return Draft("Slice without testing the size", [site.source.replace(node, site.text(statement))])
 
 
 def _text(node: ast.AST) -> str:

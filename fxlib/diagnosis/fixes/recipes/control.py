@@ -7,7 +7,6 @@ import ast
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.guards import SIZES
-from fxlib.diagnosis.fixes.tensors import assumed
 
 _BOOLEAN_METHODS = {
     "any", "all", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not",
@@ -251,10 +250,8 @@ def torch_maximum(site: Site) -> Draft | None:
                 value, bound = (call.args[1], call.args[0]) if number[0] else call.args
                 side = "min" if call.func.id == "max" else "max"
                 text = f"{site.operand(value)}.clamp({side}={site.text(bound)})"
-                hazard = assumed(site, tensors=[value])
-                return Draft("Clamp the tensor", [site.source.replace(call, text)], hazard=hazard)
+                return Draft("Clamp the tensor", [site.source.replace(call, text)])
             function, edits = site.need(f"torch.{call.func.id}imum")
             text = f"{function}({site.text(call.args[0])}, {site.text(call.args[1])})"
-            hazard = assumed(site, tensors=call.args)
-            return Draft(f"Use torch.{call.func.id}imum", [*edits, site.source.replace(call, text)], hazard=hazard)
+            return Draft(f"Use torch.{call.func.id}imum", [*edits, site.source.replace(call, text)])
     return None

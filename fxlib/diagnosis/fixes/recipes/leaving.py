@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Branches, Draft, Site, recipe, switched
 from fxlib.diagnosis.fixes.guards import guarded
-from fxlib.diagnosis.fixes.names import inputs_of, local_names, surely_bound
+from fxlib.diagnosis.fixes.members import inputs_of
+from fxlib.diagnosis.fixes.names import local_names, surely_bound
 from fxlib.diagnosis.fixes.recipes.branches import HAZARD, note_of
 from fxlib.diagnosis.fixes.recipes.control import tensor_condition
 from fxlib.diagnosis.fixes.source import FunctionNode

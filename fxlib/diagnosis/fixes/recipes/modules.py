@@ -7,7 +7,8 @@ import re
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import self_name
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.names import local_names
 
 _LAYER_NAMES = re.compile(
     r"^(Conv|Linear|Lazy|BatchNorm|LayerNorm|GroupNorm|Embedding|Dropout|ReLU|Sequential|Module|LSTM|GRU|RNN|Transformer|"
@@ -267,7 +268,7 @@ def module_in_init(site: Site) -> Draft | None:
         if not dotted.startswith("torch.nn.") or dotted.startswith("torch.nn.functional."):
             continue
         if any(
-            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in _locals(function) - {me}
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in local_names(function) - {me}
             for n in ast.walk(made)
         ):
             return None
@@ -285,9 +286,3 @@ def module_in_init(site: Site) -> Draft | None:
         edits = [insertion, site.source.replace(made, f"{me}.{attribute}")]
         return Draft("Create the layer in __init__", edits, note)
     return None
-
-
-def _locals(function: ast.AST) -> set[str]:
-    from fxlib.diagnosis.fixes.names import local_names
-
-    return local_names(function)

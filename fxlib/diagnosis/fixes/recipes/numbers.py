@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import struct
-from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.integers import is_int, is_positive, is_size
 from fxlib.diagnosis.fixes.lift import define_wrapped, lift_expression
-from fxlib.diagnosis.fixes.tensors import assumed
+from fxlib.diagnosis.fixes.tensors import is_size
 
 __all__ = ["torch_call"]
 
-_NEGATIVE = "the result differs for negative numbers: int() rounds toward 0, // rounds down"
+_INTS = "right only if the numbers are ints, and none is negative: int() rounds toward 0, // rounds down"
 
 
-@recipe("floor-div", assumes="the numbers are ints, and not negative")
+@recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
     """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
     for call in site.nearest(ast.Call):
@@ -37,23 +35,28 @@ def floor_div(site: Site) -> list[Draft]:
             text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
-            truncates = isinstance(argument.op, ast.Div) and name in ("int", "math.trunc")
-            unsure = dict.fromkeys(site.text(each) for each in (*above, *below) if not is_int(site, each))
-            hazards = [f"the result differs, or is a float, if `{each}` is no int" for each in unsure]
-            note = None
-            if any(isinstance(each, ast.Div) for side in (argument.left, argument.right) for each in ast.walk(side)):
-                hazards.append("several divisions of floats round otherwise than one of integers")
-            if truncates and _may_be_negative(site, argument):
-                hazards.append(_NEGATIVE)
-            elif truncates and not all(is_positive(site, each) for each in below):
-                note = _NEGATIVE
-            hazard = "; ".join(hazards) or None
+            several = len(above) + len(below) > 2 or any(
+                isinstance(each, ast.Div) for side in (*above, *below) for each in ast.walk(side)
+            )
+            note = "several divisions of floats round otherwise than one of integers" if several else None
+            sure = not several and all(is_size(site, each) for each in (*above, *below))
             edit = site.source.replace(call, text)
+            hazard = None if sure else _INTS
             return [Draft(f"Divide integers: {text}", [edit], note, first=True, hazard=hazard)]
-        if name == "int" and is_size(argument):
+        if name == "int" and _looks_like_size(argument):
             edit = site.source.replace(call, site.text(argument))
-            return [Draft("Drop int(): a size is an int already", [edit], first=True)]
+            hazard = None if is_size(site, argument) else "right only if it is an int already"
+            return [Draft("Drop int(): a size is an int already", [edit], first=True, hazard=hazard)]
     return []
+
+
+def _looks_like_size(node: ast.AST) -> bool:
+    """`x.shape[i]`, `x.size(i)`, `x.dim()`: an int under eager."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("size", "dim", "numel")
+    return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
 def _fraction(node: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
@@ -70,44 +73,6 @@ def _product(site: Site, factors: list[ast.expr]) -> str:
     return text if len(factors) == 1 else f"({text})"
 
 
-def _may_be_negative(site: Site, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether an expression of sizes may be below 0: something is subtracted in it, or where a name in it gets its
-    value, or it is a setting that may be anything."""
-    if isinstance(node, ast.expr) and is_size(node):
-        return False
-    if isinstance(node, ast.Attribute):
-        return node.attr != "shape" and not is_positive(site, node)
-    if isinstance(node, ast.Call) and site.call_name(node) in ("abs", "len"):
-        return False
-    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Sub):
-        return True
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return True
-    if isinstance(node, ast.Subscript):
-        return _may_be_negative(site, node.value, seen)
-    if isinstance(node, ast.Name):
-        if node.id in seen or site.function is None:
-            return False
-        values = list(_values_of(site.function, node.id))
-        if not values:
-            return not is_positive(site, node)
-        return any(_may_be_negative(site, value, seen | {node.id}) for value in values)
-    return any(_may_be_negative(site, child, seen) for child in ast.iter_child_nodes(node))
-
-
-def _values_of(function: ast.AST, name: str) -> Iterator[ast.AST]:
-    """What a function binds a name to."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.AugAssign) and getattr(node.target, "id", None) == name:
-            yield node
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.For | ast.comprehension):
-            value = node.iter if isinstance(node, ast.For | ast.comprehension) else node.value
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                parts = [target, *getattr(target, "elts", ())]
-                if value is not None and any(getattr(part, "id", None) == name for part in parts):
-                    yield value
-
-
 def _binds_tighter(site: Site, node: ast.AST) -> bool:
     parent = site.source.parents.get(node)
     return isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Compare) or (
@@ -115,7 +80,7 @@ def _binds_tighter(site: Site, node: ast.AST) -> bool:
     )
 
 
-@recipe("drop-float", assumes="it is a float already")
+@recipe("drop-float")
 def drop_float(site: Site) -> Draft | None:
     """Replace `float(1.0 / n)` with `1.0 / n`, which is a float already."""
     for call in site.nearest(ast.Call):
@@ -125,7 +90,7 @@ def drop_float(site: Site) -> Draft | None:
         bare = isinstance(parent, ast.Assign | ast.Return | ast.keyword) or _only_argument(parent, call)
         text = site.text(call.args[0])
         edit = site.source.replace(call, text if bare else f"({text})")
-        hazard = assumed(site, numbers=[call.args[0]])
+        hazard = None if _is_quotient_of_sizes(site, call.args[0]) else "right only if it is a float already"
         return Draft("Drop float(): this is a float already", [edit], first=True, hazard=hazard)
     return None
 
@@ -143,7 +108,15 @@ def _only_argument(parent: ast.AST | None, node: ast.expr) -> bool:
     return isinstance(parent, ast.Call) and node in parent.args
 
 
-@recipe("divmod-ops", assumes="both are numbers or tensors")
+def _is_quotient_of_sizes(site: Site, node: ast.expr) -> bool:
+    """Whether it divides a number by a size."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    number = isinstance(node.left, ast.Constant) and isinstance(node.left.value, int | float)
+    return (number or is_size(site, node.left)) and is_size(site, node.right)
+
+
+@recipe("divmod-ops")
 def divmod_ops(site: Site) -> Draft | None:
     """Replace `divmod(a, b)` with `(a // b, a % b)`."""
     for call in site.nearest(ast.Call):
@@ -151,8 +124,12 @@ def divmod_ops(site: Site) -> Draft | None:
             left, right = (site.operand(a) for a in call.args)
             pair = f"{left} // {right}, {left} % {right}"
             parent = site.source.parents.get(call)
+            sizes = all(is_size(site, each) for each in call.args)
             return Draft(
-                "Use // and %", [site.source.replace(call, pair if isinstance(parent, ast.Assign) else f"({pair})")]
+                "Use // and %",
+                [site.source.replace(call, pair if isinstance(parent, ast.Assign) else f"({pair})")],
+                first=sizes,
+                hazard=None if sizes else "right only if both are numbers or tensors",
             )
     return None
 
@@ -251,8 +228,7 @@ def np_to_torch(site: Site) -> Draft | None:
             changes = torch_call(site, call)
             if changes is None:
                 return None
-            items = getattr(call.args[0], "elts", call.args[:1]) if call.args else []
-            return Draft(f"Use torch.{_TORCH_NAMES[function]}", changes, hazard=assumed(site, tensors=items))
+            return Draft(f"Use torch.{_TORCH_NAMES[function]}", changes)
     return None
 
 
@@ -273,7 +249,7 @@ def torch_call(site: Site, call: ast.Call) -> list[Edit] | None:
 
 
 def _mentions_size(node: ast.expr) -> bool:
-    return any(is_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+    return any(_looks_like_size(n) for n in ast.walk(node) if isinstance(n, ast.expr))
 
 
 _SCALARS = {
@@ -300,6 +276,23 @@ def to_python_number(site: Site) -> Draft | None:
                 return Draft("Use the plain number", [site.source.replace(node, text)])
         return Draft("Convert to a Python number", [site.source.replace(node, f"{site.text(node)}.item()")])
     return None
+
+
+@recipe("plain-number", assumes="it is a number in every construction, and no tensor")
+def plain_number(site: Site) -> list[Draft]:
+    """Replace `x / self.scale` with `x / float(self.scale)`, for a number of NumPy's."""
+    node = site.node
+    if isinstance(node, ast.BinOp):
+        parts = [node.right, node.left]
+    elif isinstance(node, ast.Call):
+        parts = [*node.args, *(each.value for each in node.keywords)]
+    else:
+        parts = [node.value] if isinstance(node, ast.AugAssign) else []
+    plain = [each for each in parts if isinstance(each, ast.Name | ast.Attribute | ast.Subscript)]
+    return [
+        Draft(f"Use float({site.text(each)})", [site.source.replace(each, f"float({site.text(each)})")])
+        for each in plain
+    ]
 
 
 def _plain(value: ast.expr, kind: type, name: str) -> str | None:

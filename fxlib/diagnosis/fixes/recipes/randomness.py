@@ -7,7 +7,7 @@ import ast
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.lift import define_wrapped
-from fxlib.diagnosis.fixes.names import inputs_of, self_name
+from fxlib.diagnosis.fixes.members import inputs_of, self_name
 from fxlib.diagnosis.fixes.recipes.sizes import DEFAULT_DTYPE
 
 

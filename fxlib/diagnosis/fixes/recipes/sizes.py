@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from fxlib.diagnosis.fixes.edits import Edit
-from fxlib.diagnosis.fixes.evaluated import evaluated
+from fxlib.diagnosis.fixes.evaluated import evaluated, may_catch
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
-from fxlib.diagnosis.fixes.names import inputs_of, may_catch
-from fxlib.diagnosis.fixes.tensors import assumed
+from fxlib.diagnosis.fixes.members import inputs_of
+from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
-__all__ = ["DEFAULT_DTYPE", "names_of", "of_a_list"]
+__all__ = ["DEFAULT_DTYPE"]
 
 
 @recipe("len-to-shape")
@@ -22,15 +22,19 @@ def len_to_shape(site: Site) -> Draft | None:
             if (shaped := _shape_of(argument)) is not None:
                 base = site.operand(shaped)
                 edit = site.source.replace(call, f"{base}.ndim")
-                return Draft(f"Use {base}.ndim", [edit], first=True, hazard=assumed(site, tuples=[argument]))
+                return Draft(f"Use {base}.ndim", [edit], first=True, hazard=_unless_tensor(site, shaped))
             if isinstance(argument, ast.Starred):
                 return None
             text = f"{site.operand(argument)}.shape[0]"
-            hazard = assumed(site, sized=[argument])
+            hazard = _unless_tensor(site, argument)
             if "TypeError" in site.source.text or any(map(may_catch, site.source.ancestors(call))):
                 hazard = hazard or "it raises another exception where there is no length"
             return Draft(f"Use {text}", [site.source.replace(call, text)], first=True, hazard=hazard)
     return None
+
+
+def _unless_tensor(site: Site, node: ast.expr) -> str | None:
+    return None if is_tensor(site, node) else f"right only if `{site.text(node)}` is a tensor"
 
 
 def _shape_of(value: ast.expr) -> ast.expr | None:
@@ -45,7 +49,7 @@ def tuple_text(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-@recipe("unpack-index", assumes="there are as many items in every call")
+@recipe("unpack-index", assumes="it is a tuple with as many items in every call")
 def unpack_index(site: Site) -> Draft | None:
     """Replace `b, *rest = x.shape` with `b, rest = x.shape[0], x.shape[1:]`, and the star of
     `b, c, h = *x.shape, self.heads` likewise."""
@@ -78,8 +82,7 @@ def unpack_index(site: Site) -> Draft | None:
     values += [site.text(item) for item in after]
     text = f"{', '.join(names)} = {', '.join(values)}"
     edit = site.source.replace(statement, text)
-    hazard = assumed(site, tuples=[starred]) or (rest is not None and of_a_list(site, rest)) or None
-    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True, hazard=hazard)
+    return Draft("Index the value instead of unpacking with a star", [edit], note, first=True)
 
 
 def _unpacking(site: Site) -> tuple[ast.Assign, ast.Tuple | ast.List, ast.expr] | None:
@@ -129,7 +132,10 @@ def _is_read(site: Site, name: ast.expr) -> bool:
     )
 
 
-@recipe("drop-list", assumes="what follows takes any sequence")
+_JOINING = {"torch.cat", "torch.stack", "torch.hstack", "torch.vstack"}
+
+
+@recipe("drop-list")
 def drop_list(site: Site) -> Draft | None:
     """Replace `list(x.chunk(2, 1))` with `x.chunk(2, 1)`: the tuple can be indexed and passed on as it is."""
     for call in site.nearest(ast.Call):
@@ -142,58 +148,12 @@ def drop_list(site: Site) -> Draft | None:
             argument = call.args[0]
             if isinstance(argument, ast.GeneratorExp | ast.Call) and not _gives_sequence(argument):
                 continue
+            above = site.source.parents.get(call)
+            joined = isinstance(above, ast.Call) and site.call_name(above) in _JOINING and above.args[:1] == [call]
+            hazard = None if joined and is_tuple(site, argument) else "right only if what follows takes any sequence"
             edit = site.source.replace(call, site.operand(argument))
-            hazard = assumed(site, tuples=[argument])
-            if call.func.id == "list":
-                hazard = hazard or of_a_list(site, *names_of(site, call))
-            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=hazard)
+            return Draft(f"Drop the {call.func.id}() call", [edit], hazard=hazard, first=hazard is None)
     return None
-
-
-def names_of(site: Site, value: ast.expr) -> list[ast.expr]:
-    """The targets that get a value."""
-    parent = site.source.parents.get(value)
-    return parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", value)]
-
-
-def of_a_list(site: Site, *targets: ast.expr) -> str | None:
-    """What a statement does with the list that no run may come to, and a tuple cannot."""
-    names = {each.id for each in targets if isinstance(each, ast.Name)}
-    for node in ast.walk(site.function or site.source.tree):
-        if isinstance(node, ast.AugAssign) and getattr(node.target, "id", None) in names:
-            return f"`{site.text(node)}` may need a list"
-    read = [
-        node
-        for node in ast.walk(site.function or site.source.tree)
-        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
-    ]
-    for node in [*read, *(each for each in targets if not isinstance(each, ast.Name))]:
-        above = site.source.parents.get(node)
-        if not _takes_tuple(site, node, above):
-            return f"`{site.text(site.source.statement_of(node) or node)}` may need a list"
-    return None
-
-
-_TAKING = {"len", "sum", "zip", "enumerate", "tuple", "list", "max", "min", "any", "all", "map", "sorted", "reversed"}
-_OF_SIZES = {"view", "reshape", "expand", "permute", "repeat", "split", "sum", "mean", "flip", "tile", "unflatten"}
-
-
-def _takes_tuple(site: Site, node: ast.expr, above: ast.AST | None) -> bool:
-    """Whether a tuple does in that place what a list does."""
-    if isinstance(above, ast.Subscript):
-        part = isinstance(above.slice, ast.Slice) and not _takes_tuple(site, above, site.source.parents.get(above))
-        return above.value is node and isinstance(above.ctx, ast.Load) and not part
-    if isinstance(above, ast.For | ast.comprehension):
-        return above.iter is node
-    if isinstance(above, ast.Assign):
-        return all(isinstance(each, ast.Tuple | ast.List) for each in above.targets)
-    if isinstance(above, ast.Starred):
-        return True
-    if not isinstance(above, ast.Call) or node is above.func:
-        return False
-    name = site.call_name(above) or ""
-    method = above.func.attr if isinstance(above.func, ast.Attribute) else ""
-    return name in _TAKING or name.startswith("torch.") or method in _OF_SIZES or method.startswith("new_")
 
 
 @recipe("drop-variable", assumes="no gradient ends at it")
@@ -309,8 +269,7 @@ def unpack_count(site: Site) -> Draft | None:
     base, count = site.operand(items[0]), len(target.elts)
     text = ", ".join(f"{base}[{i}]" for i in range(count))
     comma = "," if count == 1 else ""
-    hazard = assumed(site, tensors=[items[0]]) and assumed(site, tuples=[items[0]])
-    return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")], hazard=hazard)
+    return Draft(f"Index the {count} items", [site.source.replace(items[0], f"({text}{comma})")])
 
 
 _OLDER = {
@@ -357,7 +316,7 @@ def size_tuple(site: Site) -> list[Draft]:
     return []
 
 
-@recipe("flip", assumes="it is a tensor, or a shape")
+@recipe("flip", assumes="it is a tensor or a shape, and what follows takes one for a list")
 def flip(site: Site) -> list[Draft]:
     """Replace `reversed(x)` of a tensor with `torch.flip(x, (0,))`, and of a shape with a slice."""
     for call in site.nearest(ast.Call):
@@ -375,12 +334,10 @@ def flip(site: Site) -> list[Draft]:
                 whole = outer
             if shape:
                 text = f"{site.operand(argument)}[::-1]"
-                hazard = of_a_list(site, *names_of(site, whole))  # type: ignore[arg-type]
-                return [Draft("Reverse with a slice", [site.source.replace(whole, text)], hazard=hazard)]
+                return [Draft("Reverse with a slice", [site.source.replace(whole, text)])]
             function, edits = site.need("torch.flip")
             text = f"{function}({site.text(argument)}, (0,))"
-            hazard = assumed(site, tensors=[argument]) or of_a_list(site, *names_of(site, whole))  # type: ignore[arg-type]
-            return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)], hazard=hazard)]
+            return [Draft("Use torch.flip", [*edits, site.source.replace(whole, text)])]
     return []
 
 
@@ -412,8 +369,7 @@ def new_zeros(site: Site) -> Draft | None:
                 given, edits = site.need(kind)
                 kept.append(f"dtype={given}{'()' if kind == DEFAULT_DTYPE else ''}")
             text = f"{base}.{_NEW[maker]}({', '.join([*map(site.text, call.args), *kept])})"
-            hazard = assumed(site, tensors=[ast.Name(base)])
-            return Draft(f"Use {text}", [*edits, site.source.replace(call, text)], hazard=hazard)
+            return Draft(f"Use {text}", [*edits, site.source.replace(call, text)])
     return None
 
 

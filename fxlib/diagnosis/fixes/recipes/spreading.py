@@ -8,13 +8,13 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.given import to_attribute
-from fxlib.diagnosis.fixes.names import self_name
-from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, names_of, of_a_list, static_count, tuple_text
+from fxlib.diagnosis.fixes.members import self_name
+from fxlib.diagnosis.fixes.recipes.sizes import is_cheap, static_count, tuple_text
 from fxlib.diagnosis.fixes.source import FunctionNode
-from fxlib.diagnosis.fixes.tensors import assumed
+from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
 
 
-@recipe("star-concat", assumes="all of them are tuples of ints")
+@recipe("star-concat")
 def star_concat(site: Site) -> Draft | None:
     """Replace `(*shape, -1, d)` with `shape + (-1, d)`: an addition of tuples is recorded."""
     for display in site.nearest(ast.Tuple, ast.List):
@@ -24,15 +24,28 @@ def star_concat(site: Site) -> Draft | None:
         parent = site.source.parents.get(display)
         inner = isinstance(parent, ast.BinOp | ast.Attribute | ast.Subscript | ast.Starred | ast.UnaryOp)
         edit = site.source.replace(display, f"({text})" if inner else text)
-        hazard = assumed(site, tuples=_starred(display.elts))
-        if isinstance(display, ast.List):
-            hazard = hazard or of_a_list(site, *names_of(site, display))
+        sure = _is_of_sizes(site, display) and all(is_tuple(site, each) for each in _starred(display.elts))
+        hazard = None if sure else "right only if what has a star is a tuple, and what follows takes one for a list"
         return Draft(f"Add tuples: {text}", [edit], first=True, hazard=hazard)
     return None
 
 
 def _starred(items: list[ast.expr]) -> list[ast.expr]:
     return [item.value for item in items if isinstance(item, ast.Starred)]
+
+
+def _is_of_sizes(site: Site, value: ast.expr) -> bool:
+    """Whether a value goes nowhere but into methods of tensors that take a tuple of sizes, by a local name perhaps."""
+    above = site.source.parents.get(value)
+    if isinstance(above, ast.Assign) and site.function is not None and len(above.targets) == 1:
+        target = above.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        named = (each for each in ast.walk(site.function) if isinstance(each, ast.Name) and each.id == target.id)
+        return all(isinstance(each.ctx, ast.Load) and _is_of_sizes(site, each) for each in named if each is not target)
+    if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute) or above.args != [value]:
+        return False
+    return above.func.attr in _TAKING_SIZES and is_tensor(site, above.func.value)
 
 
 def concatenated(site: Site, items: list[ast.expr]) -> str:
@@ -54,10 +67,6 @@ def concatenated(site: Site, items: list[ast.expr]) -> str:
 _TAKING_SIZES = {"view", "reshape", "expand", "repeat", "tile", "permute", "new_zeros", "new_ones", "new_empty"}
 
 
-def _me(site: Site) -> str | None:
-    return self_name(site.source, site.function) if site.function is not None else None
-
-
 @recipe("view-concat")
 def view_concat(site: Site) -> Draft | None:
     """Replace `x.view(*x.shape[:2], -1)` with `x.view(x.shape[:2] + (-1,))`: one tuple instead of a star."""
@@ -66,14 +75,19 @@ def view_concat(site: Site) -> Draft | None:
             continue
         text = concatenated(site, call.args)
         start, end = site.source.range_of(call.args[0])[0], site.source.range_of(call.args[-1])[1]
-        hazard = assumed(site, tuples=_starred(call.args))
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if method not in _TAKING_SIZES or getattr(call.func.value, "id", "") == _me(site):  # type: ignore[attr-defined]
-            hazard = hazard or f"right only if `{site.text(call.func)}` takes one tuple for several sizes"
-        return Draft(
-            f"Pass one tuple: {text}", [site.source.replace_range(start, end, text)], first=True, hazard=hazard
-        )
+        edits = [site.source.replace_range(start, end, text)]
+        return Draft(f"Pass one tuple: {text}", edits, first=True, hazard=_unless_sizes(site, call))
     return None
+
+
+def _unless_sizes(site: Site, call: ast.Call) -> str | None:
+    """What has to be so for one tuple to do in a call what several arguments did, unless the function says so."""
+    function = call.func
+    of_tensor = isinstance(function, ast.Attribute) and is_tensor(site, function.value)
+    if not of_tensor or function.attr not in _TAKING_SIZES:  # type: ignore[attr-defined]
+        return f"right only if `{site.text(function)}` takes one tuple for several sizes"
+    unsure = next((each for each in _starred(call.args) if not is_tuple(site, each)), None)
+    return f"right only if `{site.text(unsure)}` is a tuple" if unsure is not None else None
 
 
 @recipe("index-star", assumes="there are as many items in every call")

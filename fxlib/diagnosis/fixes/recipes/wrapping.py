@@ -15,6 +15,7 @@ from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.imports import Bindings, wrap_call
 from fxlib.diagnosis.fixes.lift import Lift, define_wrapped, lift_expression, lift_statements
+from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.naming import name_of_value
 from fxlib.diagnosis.fixes.source import FunctionNode, Source, source_of
 from fxlib.diagnosis.rules import RULES
@@ -165,8 +166,6 @@ def _is_module_function(source: Source, name: str) -> bool:
 
 
 def _is_local(site: Site, name: str) -> bool:
-    from fxlib.diagnosis.fixes.names import local_names
-
     return site.function is not None and name in local_names(site.function)
 
 
