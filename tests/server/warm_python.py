@@ -228,7 +228,7 @@ def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[
     zygote.load_package("fxlens", packages[0])
     finder = zygote._Located("fxlib", packages[1])
     sys.meta_path.insert(0, finder)
-    from fxlens.worker import bytecode, forking, network, process  # noqa: F401
+    from fxlens.worker import bytecode, forking, guardian, network, process  # noqa: F401
 
     put_off = [network.turn_off, bytecode.keep_elsewhere]
     network.turn_off = bytecode.keep_elsewhere = lambda: None
