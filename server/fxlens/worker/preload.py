@@ -29,6 +29,9 @@ for kind in jobs.KINDS:
     jobs.named(kind)
 
 for name in (
+    "fxlib.diagnosis.comparison.of_example",
+    "fxlib.diagnosis.fixes.fix_all",
+    "fxlib.diagnosis.fixes.together",
     "fxlib.diagnosis.lazy_layers",
     "numpy.random",
     "pty",
