@@ -197,14 +197,20 @@ def _constants(module: torch.nn.Module, program: Any) -> Iterator[Finding]:
 def _written_inputs(program: Any) -> Iterator[Finding]:
     given = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
-        first = node.args[0] if node.args else None
-        if node.op != "call_function" or first is None or getattr(first, "name", None) not in given:
-            continue
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable:
+        named = (each for each in _arguments_written(node) if getattr(each, "name", None) in given)
+        written = next(named, None)
+        if written is None:
             continue
         frames = [frame for frame in frames_of(node.meta.get("stack_trace") or "") if is_users(frame.file)]
         if frames:
             span = expression_at(frames[-1])
-            text = f"`{shown(span)}` writes into the input `{first.name}`. The exported program does the same."
+            text = f"`{shown(span)}` writes into the input `{written.name}`. The exported program does the same."
             yield _finding("FX554", span, text)
+
+
+def _arguments_written(node: Any) -> Iterator[Any]:
+    """The arguments that an operator writes into, by its schema."""
+    schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+    for index, argument in enumerate(schema.arguments if schema is not None else ()):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)

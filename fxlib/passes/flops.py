@@ -20,7 +20,7 @@ from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
 from fxlib.passes.calls import called
-from fxlib.shapes.kernel import map_values
+from fxlib.shapes.kernel import map_values, single
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -173,6 +173,7 @@ def _counted(module: nn.Module | None, node: Node, args: tuple[Any, ...], kwargs
     with FlopCounterMode(display=False) as counter, torch.enable_grad():
         try:
             if module is not None:
+                module = single(module)
                 state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
                 metas = {
                     k: torch.empty_like(v, device="meta").requires_grad_(v.requires_grad) for k, v in state.items()

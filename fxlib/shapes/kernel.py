@@ -26,7 +26,7 @@ from fxlib.shapes.fake import fake_mode
 from fxlib.shapes.pointwise import dense
 from fxlib.shapes.tensor_meta import TensorMeta, described
 
-__all__ = ["DataDependentError", "ShapeError", "by_kernel", "by_module", "map_values", "refusals_unlogged"]
+__all__ = ["DataDependentError", "ShapeError", "by_kernel", "by_module", "map_values", "refusals_unlogged", "single"]
 
 _log = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -177,8 +177,14 @@ def _by_fake(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     return map_values(out, described)
 
 
+def single(module: nn.Module) -> nn.Module:
+    """The module that a `DataParallel` calls on each device."""
+    return module.module if isinstance(module, nn.DataParallel) else module
+
+
 def by_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result's metadata of a leaf module, computed with fake parameters and buffers; its state is restored."""
+    module = single(module)
     state = {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),

@@ -114,6 +114,24 @@ def test_the_zygote_ends_with_the_command_while_it_imports(tmp_path: Path, how: 
     report(outcome="ended with it")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it only there")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interpreter_that_does_not_come_to_our_code_ends_with_the_command(
+    tmp_path: Path, how: signal.Signals, report
+):
+    """As the wrapper of an environment may wait for something."""
+    python, said = tmp_path / "python", tmp_path / "pid"
+    python.write_text(f"#!/bin/sh\necho $$ >{said}\nexec sleep 300\n")
+    python.chmod(0o755)
+    (tmp_path / "net.py").write_text(MODEL.format(do="pass"))
+    with start("check", "--python", str(python), "net.py", cwd=tmp_path) as program:
+        assert waited_for(lambda: said.exists() and said.read_text())
+        program.send_signal(how)
+        program.wait(30)
+        assert gone([int(said.read_text())]) == []
+    report(outcome="ended with it")
+
+
 @pytest.mark.usefixtures("warm")
 def test_a_helper_of_a_running_job_is_not_taken_for_a_stray(tmp_path: Path, report):
     """One model works with a helper that was forked twice, while the jobs of other files end."""

@@ -118,6 +118,8 @@ def augmented(search: Search) -> None:
         statement = surrounding_statement(place.node) if place is not None else None
         if place is None or not isinstance(statement, ast.AugAssign) or isinstance(place.node, ast.BinOp):
             continue  # in `x += y ** 2` the power is a new tensor in a normal run, too
+        if isinstance(statement.op, ast.MatMult):
+            continue  # tensors have no `@=` of their own
         if later:
             where = run.place_of_node(later[0])
             note = Related("the tensor is used again here", where.span if where is not None else None, "note")

@@ -16,6 +16,7 @@ from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.fixes import recipes as _recipes
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.fix import RECIPES, Draft, Fix, Recipe, Site
+from fxlib.diagnosis.fixes.moved import noticed
 from fxlib.diagnosis.fixes.source import Source, source_of
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.strict import STRICT
@@ -110,6 +111,9 @@ def propose(
             if not edits or any(edits == other.edits for other in fixes):
                 continue
             hazard = draft.hazard or (entry.assumes and f"right only if {entry.assumes}")
+            if entry.kind == "lift" and hazard is None:
+                own = [each for each in edits if each.file == source.file]
+                hazard = noticed(source, site.function, apply_edits(text, own))
             hazard = hazard or (_of_others(site, entry) if project else None)
             fix = Fix(
                 entry.id,
@@ -128,10 +132,9 @@ def propose(
 
 def _of_others(site: Site, recipe: Recipe) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
-    owner = site.source.class_of(site.node)
     if recipe.kind in ("lift", "wrap") and not any(map(_imports_torch, site.source.tree.body)):
         return "torch.fx is then imported at the top, whatever guards the import of torch"
-    if recipe.kind == "lift" and (re.search(_SCRIPT, site.source.text) or site.mentioned(_SCRIPT, _named(owner))):
+    if recipe.kind == "lift" and (re.search(_SCRIPT, site.source.text) or site.mentioned(_SCRIPT)):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     return None
 
@@ -142,11 +145,10 @@ def _imports_torch(statement: ast.stmt) -> bool:
     return any(each.split(".")[0] == "torch" for each in names)
 
 
-_SCRIPT = r"\bjit\.script\(|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
-
-
-def _named(owner: ast.ClassDef | None) -> str:
-    return rf"\b{re.escape(owner.name)}\b" if owner is not None else _SCRIPT
+# As a decorator, it scripts a function and no model.
+_SCRIPT = (
+    r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bto_torchscript\b|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+)
 
 
 def _drafts(recipe: Recipe, site: Site) -> list[Draft]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from fxlib.diagnosis.fixes.source import FunctionNode
@@ -11,7 +10,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode
 __all__ = ["always", "evaluated", "may_catch"]
 
 # Other context managers may suppress an exception of their block.
-_CATCHES_NOTHING = re.compile(r"\b(no_grad|enable_grad|set_grad_enabled|inference_mode|autocast|device)\(")
+_CATCHING_NOTHING = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "autocast", "device"}
 
 
 def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -27,8 +26,13 @@ def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 def may_catch(node: ast.AST) -> bool:
     """Whether an exception in a statement may end there."""
     if isinstance(node, ast.With | ast.AsyncWith):
-        return not all(_CATCHES_NOTHING.search(ast.unparse(item.context_expr)) for item in node.items)
+        return not all(_catches_nothing(item.context_expr) for item in node.items)
     return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
+
+
+def _catches_nothing(manager: ast.expr) -> bool:
+    called = ast.unparse(manager.func).split(".") if isinstance(manager, ast.Call) else []
+    return bool(called) and called[-1] in _CATCHING_NOTHING and (len(called) == 1 or called[0] == "torch")
 
 
 def evaluated(statement: ast.stmt | ast.expr) -> Iterator[ast.AST]:

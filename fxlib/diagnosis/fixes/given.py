@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
-__all__ = ["Given", "is_inner", "to_attribute", "to_name"]
+__all__ = ["Given", "is_inner", "taken_away", "to_attribute", "to_name"]
 
 Given = Iterator[tuple["ast.AST | None", "FunctionNode | None"]]
 """Expressions, each with the function in which it stands; None for what the text does not say."""
@@ -128,3 +128,21 @@ def _item(value: ast.expr, index: int, count: int) -> ast.AST | None:
     if isinstance(value, ast.Tuple | ast.List) and count:
         return value.elts[index] if len(value.elts) == count else None
     return ast.Subscript(value, ast.Constant(index))
+
+
+def taken_away(function: ast.AST) -> set[str]:
+    """The names that a function may leave without a value, or give one in another way than an assignment does."""
+    return {each for node in ast.walk(function) for each in _taken_away(node)}
+
+
+def _taken_away(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Delete):
+        yield from (each.id for each in node.targets if isinstance(each, ast.Name))
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        yield node.name or ""
+    elif isinstance(node, ast.MatchMapping):
+        yield node.rest or ""
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from node.names
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name

@@ -112,7 +112,8 @@ def add_import(source: Source, module: str) -> Edit:
             and (statement.module or "").split(".")[0] == root
             and not statement.level
         ):
-            return source.insert_line(statement.lineno, f"import {module}")
+            line = statement.lineno if source.starts_line(statement) else source.line_below(statement)
+            return source.insert_line(line, f"import {module}")
     plain = [s for s in imports if isinstance(s, ast.Import)]
     standard = root in sys.stdlib_module_names
     kin = [s for s in plain if (s.names[0].name.split(".")[0] in sys.stdlib_module_names) == standard]

@@ -118,7 +118,7 @@ def _without_self(source: Source, pieces: list, renamed: dict[str, str], me: str
 
 def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str:
     """The lines of a block with edits applied, indented as the body of a module-level function."""
-    first, last = block[0].lineno, block[-1].end_lineno
+    first, last = block[0].lineno, source.line_below(block[-1]) - 1
     indent = source.indent_of(block[0])
     untouchable = set()
     for statement in block:
@@ -128,7 +128,8 @@ def _moved_text(source: Source, block: list[ast.stmt], edits: list[Edit]) -> str
             ):
                 untouchable |= set(range(node.lineno + 1, source.line_below(node)))
     text = apply_edits(source.text, edits)
-    lines = Source(source.file, text).lines[first - 1 : last]
+    lines = Source(source.file, text).lines
+    lines = lines[first - 1 : last + len(lines) - len(source.lines)]  # an edit may join lines
     moved = []
     for number, line in enumerate(lines, first):
         bare = line.rstrip("\r\n")

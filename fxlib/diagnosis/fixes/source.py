@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import tokenize
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -53,13 +53,9 @@ class Source:
         return found
 
     @cached_property
-    def functions(self) -> dict[str, ast.FunctionDef]:
-        """The functions of the module without decorators whose names stand for nothing else in the file."""
-        bound = Counter(each.name for each in self.nodes if isinstance(getattr(each, "name", None), str))  # type: ignore[attr-defined]
-        bound.update(each.arg for each in self.nodes if isinstance(each, ast.arg))
-        bound.update(e.id for e in self.nodes if isinstance(e, ast.Name) and not isinstance(e.ctx, ast.Load))
-        plain = (each for each in self.tree.body if isinstance(each, ast.FunctionDef) and not each.decorator_list)
-        return {each.name: each for each in plain if bound[each.name] == 1}
+    def defined(self) -> set[str]:
+        """The names of all functions and methods."""
+        return {each.name for each in self.nodes if isinstance(each, FunctionNode)}
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -277,9 +273,19 @@ class Source:
                 names |= {a.asname or a.name.split(".")[0] for a in node.names}
         return names
 
+    @cached_property
+    def _beside(self) -> set[str]:
+        """The submodules of a package, which are attributes of it as soon as they are imported."""
+        folder, name = os.path.split(self.file)
+        try:
+            found = os.listdir(folder or ".") if name == "__init__.py" else []
+        except OSError:
+            found = []
+        return {each.partition(".")[0] for each in found}
+
     def fresh_name(self, wanted: str) -> str:
         name, count = wanted, 2
-        while name in self.module_names:
+        while name in self.module_names or name in self._beside:
             name, count = f"{wanted}_{count}", count + 1
         return name
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
-from fxlib.diagnosis.fixes.given import is_inner, to_name
+from fxlib.diagnosis.fixes.given import is_inner, taken_away, to_name
 from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.names import local_names
 from fxlib.diagnosis.fixes.source import FunctionNode
@@ -151,13 +151,15 @@ class _Asked:
         return self._is_local(base, function) or self.holds(base, function)
 
     def _is_local(self, node: ast.AST, function: FunctionNode | None) -> bool:
-        """Whether it is a name of the function, and not the module's."""
-        if not isinstance(node, ast.Name) or function is None:
+        """Whether it is a name of the function that assignments alone give a value, and not the module's."""
+        if not isinstance(node, ast.Name) or function is None or node.id in taken_away(function):
             return False
         return node.id in local_names(function) and node.id != self_name(self.source, function)
 
     def _all_given(self, what: str, node: ast.Name, function: FunctionNode | None, ask: Callable[..., bool]) -> bool:
         """Whether all that a name gets is so."""
+        if function is not None and node.id in taken_away(function):
+            return False
         given = list(to_name(self.source, node, function))
         inner = node if is_inner(self.source, node) else None
         return bool(given) and self._once(
@@ -212,7 +214,7 @@ class _Asked:
                     continue
                 if between or (loop is not None and any(loop.lineno <= s <= loop.end_lineno for s, _ in stores)):  # type: ignore[attr-defined]
                     continue
-                if any(_is_method_of(name, each) for each in evaluated(statement)):
+                if any(self._says(name, each) for each in evaluated(statement)):
                     return True
             if parent is function:
                 break
@@ -221,8 +223,17 @@ class _Asked:
             child = parent
         return False
 
+    def _says(self, name: str, node: ast.AST) -> bool:
+        """Whether it asks a name for its shape, or calls a method on it that little else than tensors has, and no class
+        of the file."""
+        called = node.func if isinstance(node, ast.Call) else node
+        asked = METHODS if isinstance(node, ast.Call) else {"shape"}
+        if not isinstance(called, ast.Attribute) or called.attr not in asked:
+            return False
+        return getattr(called.value, "id", None) == name and called.attr not in self.source.defined
 
-_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
+
+_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @lru_cache(maxsize=256)
@@ -239,13 +250,6 @@ def _stores(function: FunctionNode) -> dict[str, list[tuple[int, int]]]:
 def _leaves(function: FunctionNode) -> list[tuple[int, int]]:
     """Where a function may end, or a loop in it, before its last statement."""
     return [(each.lineno, each.col_offset) for each in _own(function) if isinstance(each, _LEAVING)]
-
-
-def _is_method_of(name: str, node: ast.AST) -> bool:
-    """Whether it asks a name for its shape, or calls a method on it that little else than tensors has."""
-    called = node.func if isinstance(node, ast.Call) else node
-    asked = METHODS if isinstance(node, ast.Call) else {"shape"}
-    return isinstance(called, ast.Attribute) and called.attr in asked and getattr(called.value, "id", None) == name
 
 
 def _is_annotated(annotation: ast.expr | None) -> bool:

@@ -58,9 +58,9 @@ PLAIN = {
 """Methods that give no tensor."""
 
 METHODS = {
-    "addmm", "argmax", "baddbmm", "bmm", "chunk", "clamp", "contiguous", "cumsum", "dim", "expand", "expand_as",
+    "addmm", "argmax", "baddbmm", "bmm", "chunk", "clamp", "contiguous", "cumsum", "expand_as",
     "flatten", "gather", "index_select", "log_softmax", "masked_fill", "matmul", "mean", "mm", "narrow", "new_ones",
-    "new_zeros", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "scatter_add", "size", "softmax",
+    "new_zeros", "permute", "repeat", "repeat_interleave", "reshape", "reshape_as", "scatter_add", "softmax",
     "squeeze", "transpose", "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as",
 }  # fmt: skip
 """Methods that tell a tensor from lists, dictionaries, numbers and most classes. Arrays have some of them: `len` is the

@@ -21,7 +21,7 @@ from fxlens.ipc import protocol, temporary
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
-from .launch import EXIT_SECONDS, START_SECONDS, Launch
+from .launch import EXIT_SECONDS, START_SECONDS, Launch, awaited
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture, enlarge
 from .progress import Progress, steps_of
@@ -109,7 +109,8 @@ class ForkWorker:
         self.alive = True
         loop.add_reader(ours.fileno(), self._on_control)
         try:
-            hello = await asyncio.wait_for(asyncio.shield(self._greeting), START_SECONDS)
+            with awaited(self.launch.python):
+                hello = await asyncio.wait_for(asyncio.shield(self._greeting), START_SECONDS)
         except asyncio.TimeoutError:
             await self.close()
             raise WorkerUnavailable(f"{self.launch.python} did not import torch within {START_SECONDS:.0f} s") from None

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from fxlens.ipc import processes
 
 from . import orphans
 from .outcome import WorkerUnavailable
@@ -17,8 +23,13 @@ from .outcome import WorkerUnavailable
 PACKAGE = Path(__file__).resolve().parents[1]
 _ZYGOTE = PACKAGE / "worker" / "zygote.py"
 
+log = logging.getLogger(__name__)
+
 START_SECONDS = 120.0
 """Seconds from the start of a process to its hello."""
+_SILENT_SECONDS = 10.0
+"""Seconds without a hello after which the user is told."""
+_LINUX = sys.platform == "linux"
 EXIT_SECONDS = 5.0
 """Seconds from the end of a process's output to its end."""
 _torch_seen = False
@@ -100,6 +111,8 @@ class Launch:
                     cwd=self.folder if self.folder and os.path.isdir(self.folder) else None,
                     env=environment,
                     start_new_session=os.name == "posix",
+                    # Until our code runs in it, nothing in it would notice this process's end.
+                    preexec_fn=partial(processes.die_with_parent, os.getpid()) if _LINUX else None,
                     **streams,
                 )
                 own.add(process.pid)
@@ -121,6 +134,19 @@ class Launch:
         for name in ("PYTHONHOME", "PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONOPTIMIZE"):
             environment.pop(name, None)
         return environment
+
+
+@contextmanager
+def awaited(python: str) -> Iterator[None]:
+    """While a hello is awaited: a line in the log if it takes long."""
+    said = "%s has not imported torch after %.0f s; waiting for up to %.0f s"
+    later = asyncio.get_running_loop().call_later(
+        _SILENT_SECONDS, log.warning, said, python, _SILENT_SECONDS, START_SECONDS
+    )
+    try:
+        yield
+    finally:
+        later.cancel()
 
 
 def ended_at_start(python: str, printed: str, status: int | None) -> str:

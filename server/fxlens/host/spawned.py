@@ -17,7 +17,7 @@ from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
 from . import orphans
-from .launch import EXIT_SECONDS, START_SECONDS, Launch, ended_at_start
+from .launch import EXIT_SECONDS, START_SECONDS, Launch, awaited, ended_at_start
 from .outcome import Capture, OnEvent, Outcome, WorkerUnavailable
 from .pipes import PipeCapture
 from .progress import Progress, receive, steps_of
@@ -65,7 +65,8 @@ class _Spare:
 
     async def hello(self, python: str) -> Json:
         try:
-            message = await asyncio.wait_for(self.receive(), START_SECONDS)
+            with awaited(python):
+                message = await asyncio.wait_for(self.receive(), START_SECONDS)
         except asyncio.TimeoutError:
             raise WorkerUnavailable(f"{python} did not import torch within {START_SECONDS:.0f} s") from None
         except protocol.ProtocolError as error:

@@ -13,8 +13,20 @@ import sys
 from typing import Any
 
 __all__ = [
-    "TRACKER_SECONDS", "adopt_orphans", "ask_to_end_with_parent", "children_of", "descendants_of", "die_with_parent",
-    "end", "exact_memory", "is_tracker", "kill_around_trackers", "kill_group", "kill_job", "memory_of",
+    "TRACKER_SECONDS",
+    "adopt_orphans",
+    "ask_to_end_with_parent",
+    "children_of",
+    "descendants_of",
+    "die_with_parent",
+    "end",
+    "exact_memory",
+    "is_tracker",
+    "kill_around_trackers",
+    "kill_group",
+    "kill_job",
+    "memory_of",
+    "outlive_parent",
     "unmapped_memory",
 ]  # fmt: skip
 
@@ -140,6 +152,11 @@ def die_with_parent(parent: int) -> None:
     """Linux: the kernel kills this process when the parent thread ends."""
     if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
         _exit(1)
+
+
+def outlive_parent() -> None:
+    """Takes `die_with_parent` back: this process notices the parent's end itself from now on."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def ask_to_end_with_parent() -> None:

@@ -78,11 +78,13 @@ def main(arguments: list) -> None:
     mode, given, fxlens_folder, fxlib_folder, jobs_folder = arguments
     fds = [int(each) for each in given.split(",") if each]
     load_package("fxlens", fxlens_folder)
-    from fxlens.ipc import protocol
+    from fxlens.ipc import processes, protocol
     from fxlens.worker import guardian
 
     # Importing torch takes seconds, or forever; until then nothing else notices the end of the server.
     guard = guardian.during_import(fds[0], jobs_folder) if mode == "fork" else None
+    if guard is not None:
+        processes.outlive_parent()
 
     # Loading a package runs code, mostly fxlib's; preload() catches its errors.
     sys.meta_path.insert(0, _Located("fxlib", fxlib_folder))
@@ -93,6 +95,7 @@ def main(arguments: list) -> None:
         if fds:
             stacks, lifeline = fds
             guardian.start(lifeline, folder, others=(0, 1, 2, stacks))
+            processes.outlive_parent()
         channel = (os.dup(0), os.dup(1))
         os.dup2(2, 1)
         try:

@@ -109,3 +109,17 @@ def test_state_that_an_export_drops_is_found_without_data(name, codes):
     inputs = tuple(each.to("meta") for each in case.inputs())
     export = judge(case().to("meta"), inputs, captures=["export"]).verdicts["export"]
     assert [each.code for each in export.findings] == codes
+
+
+class Written(torch.nn.Module):
+    def forward(self, x, y):
+        made = torch.empty_like(x)
+        torch.mul(x, 2, out=made)
+        return y.add_(made)
+
+
+def test_what_an_export_writes_into_is_what_its_operator_writes_into():
+    """Not the first argument of a call with `out`."""
+    export = judge(Written(), (torch.ones(2), torch.ones(2)), captures=["export"]).verdicts["export"]
+    (found,) = export.findings
+    assert found.code == "FX554" and "writes into the input `y`" in found.message

@@ -76,3 +76,8 @@ def test_writes_that_the_graph_does_not_hold_are_refused_too(body, code, tmp_pat
     assert found.codes() == [code]
     with pytest.raises(MutationError, match=f":15: {code} "):
         found.refuse_mutation()
+
+
+def test_a_matrix_product_makes_a_new_tensor_in_eager_too(tmp_path):
+    text = NET.replace("        return {}", "        y = x\n        x @= x\n        return x * y")
+    assert fxlib.diagnose(load(text, tmp_path).Net(), torch.ones(2, 2)).codes() == []

@@ -214,3 +214,17 @@ def test_flops_are_those_of_the_example(capture):
         for dynamic in (None, True)
     )
     assert [row.flops for row in changing if row.flops] == [row.flops for row in fixed if row.flops] == [512]
+
+
+class Centre(nn.Module):
+    def forward(self, x):
+        return x.relu().mean(0) + 1, x.mean(), x.mean((0, 2), keepdim=True)
+
+
+def test_nothing_has_no_mean():
+    model = Centre().eval()
+    lowered = fxlib.lower(model, (torch.randn(2, 4, 3),), engine="onnxruntime", dynamic=True, min_nodes=1)
+    for rows in (0, 3):
+        with torch.no_grad():
+            expected, got = model(torch.ones(rows, 4, 3)), lowered(torch.ones(rows, 4, 3))
+        torch.testing.assert_close(got, expected, equal_nan=True)

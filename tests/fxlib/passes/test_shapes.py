@@ -466,6 +466,11 @@ def test_meta_parameters_do_with_cpu_inputs():
     assert out[0].shape == (2, 5, 4) and out[0].device.type == "cpu"
 
 
+def test_a_part_that_runs_in_parallel_gives_what_its_module_gives():
+    out = propagate(oracle.symbolic_trace(nn.Sequential(nn.DataParallel(nn.Linear(4, 3)))), torch.empty(2, 4))
+    assert out.shape == (2, 3)
+
+
 def test_results_are_remembered(monkeypatch):
     clear()
     calls = []

@@ -37,7 +37,7 @@ def wrap(site: Site) -> list[Draft]:
         if not _wrapped_already(caller, helper):
             # Preferred to rewriting a helper that others may share: one line, and the helper is unchanged.
             title = f'Record `{helper}` as one call: torch.fx.wrap("{helper}")'
-            drafts.append(Draft(title, wrap_call(caller, helper), first=True))
+            drafts.append(Draft(title, wrap_call(caller, helper), first=True, hazard=_unless_there(caller, helper)))
     for call in site.nearest(ast.Call):
         name = call.func.id if isinstance(call.func, ast.Name) else None
         if name is None or _is_local(site, name):
@@ -46,7 +46,9 @@ def wrap(site: Site) -> list[Draft]:
         if (known or _is_module_function(site.source, name)) and not _wrapped_already(site.source, name):
             title = f'Record `{name}` as one call: torch.fx.wrap("{name}")'
             # A function of a package is recorded itself, not through another function around it.
-            drafts.append(Draft(title, wrap_call(site.source, name), first=site.finding.code == PACKAGE_FUNCTION))
+            first = site.finding.code == PACKAGE_FUNCTION
+            hazard = None if known else _unless_there(site.source, name)
+            drafts.append(Draft(title, wrap_call(site.source, name), first=first, hazard=hazard))
             break
     return drafts
 
@@ -147,6 +149,15 @@ def _outermost(source: Source, function: FunctionNode | None) -> FunctionNode | 
             return function
         function = outer
     return None
+
+
+def _unless_there(source: Source, name: str) -> str | None:
+    """torch.fx looks a wrapped name up in each trace, and raises if its file has none."""
+    for each in source.tree.body:
+        names = [alias.asname or alias.name for alias in getattr(each, "names", ()) if isinstance(alias, ast.alias)]
+        if name in names or (isinstance(each, FunctionNode) and each.name == name):
+            return None
+    return f"every trace fails where this file has no `{name}`"
 
 
 def _names_function(source: Source, called: str, defined: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
+
 import numpy as np
 import torch
 
@@ -25,6 +28,12 @@ def _reduce(ctx, kind, input, dim, keepdim, rank=None):
     axes = None if dim is None else ctx.constant(ctx.axes(dim, rank))
     if rank == 0:
         return input
+    if kind == "ReduceMean":
+        sizes = [ctx.sizes(input)[each] for each in (range(rank) if dim is None else ctx.axes(dim, rank))]
+        if not all(isinstance(each, int) and each for each in sizes):
+            # Nothing has no mean; ONNX Runtime's is 0.
+            total, count = _reduce(ctx, "ReduceSum", input, dim, keepdim, rank), reduce(operator.mul, sizes, 1)
+            return ctx.op("Div", total, ctx.cast(ctx.number(count), ctx.dtype(input)))
     return ctx.op(kind, input, axes, keepdims=int(keepdim))
 
 

@@ -1,0 +1,125 @@
+"""What could tell that code has moved into a function of its own, by the text that a fix gives."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from .marked import HEAD, fixes_of, net
+
+BLOCK = "lift-block"
+IF = "if «ids.max() > self.k»:\n"
+SIGNATURE = "self, x, ids, save=False"
+
+
+def of(body: str, init: str = "self.k = k\n", before: str = "", after: str = "") -> str:
+    return net(body, head=HEAD + before, init=init, signature=SIGNATURE) + after
+
+
+def method(text: str) -> str:
+    return "\n" + "\n".join(f"    {line}" for line in text.splitlines()) + "\n"
+
+
+KEPT = "\nLAST = 1\n\n\ndef keep(x):\n    global LAST\n    LAST = x\n"
+FRAME = "import sys\n\n\ndef ev(t):\n    return sys._getframe(1)\n"
+SEED = "import random\n\nseed = 3\n"
+# The recipe, the source, and what could be noticed.
+CASES = {
+    "plain": (BLOCK, of(f"y = x\n{IF}    y = y * self.k\nreturn y\n"), None),
+    "a comprehension": (BLOCK, of(f"y = x\n{IF}    y = sum(y * i for i in [1, self.k])\nreturn y\n"), None),
+    "no gradients": (BLOCK, of(f"y = x\n{IF}    with torch.no_grad():\n        y = y * 2\nreturn y\n"), None),
+    "a global": (BLOCK, of(f"global LAST\ny = x\n{IF}    LAST = y\n    y = y * 2\nreturn y\n"), "declared global"),
+    "a global of another function": (BLOCK, of(f"y = x\n{IF}    y = y * LAST\nreturn y\n", before=KEPT), None),
+    "an outer name": (
+        BLOCK,
+        of(
+            "found = False\n\ndef step(y):\n    nonlocal found\n    if «ids.max() > 100»:\n        found = True\n"
+            "        y = y * 2\n    return y\n\ny = step(x)\nreturn y + found\n"
+        ),
+        "declared nonlocal",
+    ),
+    "a local that has a global's name": (
+        "seed-wrapped",
+        of("seed = self.k\n«torch.manual_seed(seed)»\nreturn torch.rand(4) + x\n", before=SEED),
+        "`seed` is a name of the function",
+    ),
+    "a global seed": ("seed-wrapped", of("«torch.manual_seed(seed)»\nreturn torch.rand(4) + x\n", before=SEED), None),
+    "an attribute of a layer": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.l.seen»:\n    self.l.seen += 1\n    y = y * 2\nreturn y\n"),
+        "`self.l.seen` is then not assigned",
+    ),
+    "a property": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.noise»:\n    y = y + self.noise\nreturn y\n")
+        + method("@property\ndef noise(self):\n    return torch.rand(4)"),
+        "computed once",
+    ),
+    "a hook": (
+        BLOCK,
+        of(f"y = x * 1\n{IF}    y.register_hook(lambda g: -self.k * g)\n    y = y * 2\nreturn y\n"),
+        "run later",
+    ),
+    "a generator": (BLOCK, of(f"y = [x]\n{IF}    y = (each * self.k for each in y)\nreturn sum(y)\n"), "run later"),
+    "what may be deleted": (
+        BLOCK,
+        of(f"y = x * 1\nif save:\n    del x\n{IF}    y = y + x\nreturn y\n"),
+        "may have no value",
+    ),
+    "what an exception leaves": (
+        BLOCK,
+        of(f"e, y = 0.5, x\ntry:\n    y = y * k\nexcept NameError as e:\n    pass\n{IF}    y = y * e\nreturn y\n"),
+        "may have no value",
+    ),
+    "what matches": (
+        BLOCK,
+        of(f"rest, y = 1, x\n{IF}    match save:\n        case {{**rest}}:\n            y = 2 * y\nreturn y, rest\n"),
+        "only at times",
+    ),
+    "names as text": (
+        BLOCK,
+        of(f"k, y = 1, x\n{IF}    k, y = 2, y * 2\nprint('{{k}}'.format(**locals()))\nreturn y\n"),
+        "`locals()`",
+    ),
+    "frames": (BLOCK, of(f"y = x\n{IF}    y = y * ev('k')\nreturn y\n", before=FRAME), "calling functions"),
+    "its own name": (BLOCK, of(f"y = x\n{IF}    print(f'{{self.k=}}')\n    y = y * 2\nreturn y\n"), "names its own"),
+    "a name in a text": (BLOCK, of(f"y = x\n{IF}    print(f'k = {{self.k}}')\n    y = y * 2\nreturn y\n"), None),
+    "a warning": (
+        BLOCK,
+        of(f"y = x\n{IF}    warn('large', stacklevel=2)\n    y = y * 2\nreturn y\n"),
+        "its caller",
+    ),
+    "a manager that is given a device": (
+        BLOCK,
+        of("y = x\nwith skip(torch.device('cpu')):\n    if «ids.max() > 3»:\n        y = y * 2\nreturn y\n"),
+        "only at times",
+    ),
+    "an import that may fail": (
+        "wrap",
+        of("return x * «scale(x)»\n", before="\ntry:\n    from ops import scale\nexcept ImportError:\n    pass\n"),
+        "has no `scale`",
+    ),
+    "an import": ("wrap", of("return x * «scale(x)»\n", before="\nfrom ops import scale\n"), None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_could_be_noticed_is_said(name):
+    recipe, text, noticed = CASES[name]
+    fixes = fixes_of(recipe, text)[0]
+    assert noticed in fixes[0].hazard if noticed else fixes[0].hazard is None
+
+
+def test_a_line_that_a_path_of_self_is_broken_in_moves_alone():
+    text = of("y = x\nif «(ids.max() > self\n        .k)»:\n    y = y * 2\nprint('done')\nreturn y\n")
+    (edit,) = (each for each in fixes_of(BLOCK, text)[0][0].edits if "def " in each.text)
+    assert "done" not in edit.text
+
+
+def test_a_submodule_of_the_package_keeps_its_name(tmp_path):
+    (tmp_path / "_net_y.py").write_text("")
+    from fxlib.diagnosis.fixes.source import Source
+
+    assert Source(os.fspath(tmp_path / "__init__.py"), "x = 1\n").fresh_name("_net_y") == "_net_y_2"
+    assert Source(os.fspath(tmp_path / "net.py"), "x = 1\n").fresh_name("_net_y") == "_net_y"
