@@ -40,6 +40,8 @@ CODE = "FX236"
 _LONGEST = 80  # characters of the text of a difference
 _SLOW = 0.5
 """Processor seconds for one eager call; slower models are not compared."""
+_LOADING = 2.0
+"""Those of a first call, which may load what later ones have."""
 
 
 Make = Callable[[], AbstractContextManager[Made]]
@@ -127,15 +129,15 @@ def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | 
 
 
 def _worked(calls: Iterator[Called]) -> list[Called] | None:
-    """The results of the calls that succeeded; None if the first one failed or was slow."""
+    """The results of the calls that succeeded; None if the first one failed, or all were slow."""
     found: list[Called] = []
     for each in calls:
         if each.outcome.error is not None:
             break
         found.append(each)
-        if each.seconds > _SLOW:
+        if each.seconds > _LOADING:
             break
-    return found if found and found[0].seconds <= _SLOW else None
+    return found if found and min(each.seconds for each in found) <= _SLOW else None
 
 
 def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | None:

@@ -13,6 +13,7 @@ import timm
 import torch.fx
 
 import fxlib
+import fxlib.diagnosis.comparison.compare as comparison
 from fxlib.diagnosis import RULES
 
 from .snippets import diagnose, load
@@ -143,3 +144,28 @@ def test_an_update_of_a_submodules_buffer_in_another_way(line, tmp_path):
     lines = inspect.getsource(module).split("\n")
     assert [(each.code, lines[each.span.line - 1].strip()) for each in report.findings] == [("FX210", line)]
     assert model.meter.seen.sum() == 3 and model.norm.running_mean.sum() == 0
+
+
+FIRST = """\
+import time
+
+import torch
+from torch import nn
+
+LOADED = []
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        if not LOADED:
+            LOADED.append(time.process_time())
+            while time.process_time() < LOADED[0] + 0.1:
+                pass
+        return x + len(LOADED) if type(x) is torch.Tensor else x
+"""
+
+
+def test_a_first_call_that_loads_something_does_not_make_a_model_slow(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "_SLOW", 0.05)
+    found = fxlib.compare(load(FIRST, tmp_path).Net(), (torch.randn(2),))
+    assert found is not None and found.code == "FX236"
