@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +134,52 @@ def test_a_graph_keeps_the_request():
         traced = symbolic_trace(Moving())
         assert [str(node.target) for node in traced.graph.nodes][1] == "cuda"
         assert traced(torch.ones(2)).tolist() == [2, 2]
+
+
+COUNTED = """import torch
+from torch import nn
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        print("called")
+        mask = torch.ones(4).cuda()
+        if x.mean() > 0:
+            mask = mask * 2
+        return self.linear(x) * mask
+"""
+
+
+def test_a_later_text_is_traced_alone_at_once(tmp_path: Path):
+    """As often as one that asks for no device; and what no longer asks for one is not said to."""
+    from fxlens.host.launch import Launch, find_python
+    from fxlens.host.pool import Pool
+    from fxlens.ipc.request import Request
+    from fxlens.jobs import trace
+    from fxlens.sources import known
+
+    path = tmp_path / "counted.py"
+    plain = COUNTED.replace(".cuda()", ".float()")
+
+    async def say() -> list[dict[str, Any]]:
+        pool = Pool(Launch(find_python("", None), str(tmp_path)))
+        pool.kept.learn = lambda *arguments: None  # type: ignore[method-assign]  # each text has a new process
+        said: list[Any] = []
+        try:
+            for text in (plain, COUNTED, COUNTED, plain, plain):
+                before = known.from_record(said[-1]["targets"]) if said else {}
+                said.append(await trace.run(pool, Request(str(path), text, str(tmp_path), known=before)))
+        finally:
+            await pool.close()
+        return said
+
+    _, first, *later = asyncio.run(say())
+    assert [record["targets"][0]["alone"] for record in (first, *later)] == [True, True, False, False]
+    assert first["targets"][0]["findings"] == later[0]["targets"][0]["findings"]
+    assert later[1]["targets"][0]["findings"] == later[2]["targets"][0]["findings"]
+    calls = [record["output"].count("called") for record in (first, *later)]
+    assert calls[0] > calls[1] == calls[3], calls

@@ -199,7 +199,7 @@ class Weighted(nn.Module):
 """,
     # models and tokenizers of the Hugging Face Hub
     "hub.py": HEAD
-    + """from transformers import AutoModel, AutoTokenizer, BertModel
+    + """from transformers import AutoModel, AutoTokenizer, BertModel, GPT2Config, PreTrainedModel
 from transformers.modeling_utils import Conv1D, apply_chunking_to_forward
 
 
@@ -232,6 +232,18 @@ class Whole(nn.Module):
         super().__init__()
         self.text = BertModel.from_pretrained("an-unknown-name")
         self.layer = nn.Linear(self.text.config.hidden_size, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Earlier(PreTrainedModel):
+    config_class = GPT2Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = nn.Linear(config.n_ctx, 4, bias=config.gradient_checkpointing)
+        self.init_weights()
 
     def forward(self, x):
         return self.layer(x)
@@ -374,6 +386,7 @@ def test_an_empty_folder_is_no_package(checked: dict[str, Any]):
         "helped.py::Helped",
         "fetched.py::Weighted",
         "named.py::Named",
+        "hub.py::Earlier",
         "hub.py::Encoded",
         "hub.py::Moved",
         "hub.py::Whole",

@@ -12,6 +12,7 @@ FORWARD = """
     def forward(self, x):
         return self.layer(x)
 """
+WHERE = "import inspect\n\ninspect.getmodule(inspect.currentframe())\n"
 FILES = {
     # names of earlier versions
     "older.py": "from collections import Iterable\n\nimport numpy as np\n"
@@ -43,8 +44,9 @@ class Documented(nn.Module):
     def forward(self, x):
         return self.layer(x)
 """,
-    "run/shop/models/base.py": HEAD + "\n\nclass Base(nn.Module):\n    pass\n",
+    "run/shop/models/base.py": HEAD + WHERE + "\n\nclass Base(nn.Module):\n    pass\n",
     "run/shop/models/shop.py": HEAD
+    + WHERE
     + f"""from shop.models.base import Base
 
 
@@ -340,6 +342,29 @@ class Column(nn.Module):
         super().__init__()
         self.layer = nn.Linear(in_features, out_features // get_model_parallel_world_size())
 {FORWARD}""",
+    # arguments of an earlier timm, by name and by place
+    "blocks.py": HEAD
+    + """from timm.models.vision_transformer import Attention, Block
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = Block(dim=8, num_heads=2, mlp_ratio=2.0, qkv_bias=True, qk_scale=0.5, drop=0.1)
+        self.attention = Attention(8, 2, True, None, 0.2, 0.3)
+        self.last = Short(8, 2, 2.0)
+
+    def forward(self, x):
+        return self.last(self.attention(self.first(x)))
+
+
+class Short(Block):
+    def __init__(self, dim, heads, ratio, bias=False, scale=None, drop=0.0):
+        super().__init__(dim, heads, ratio, bias, scale, drop, 0.0, 0.0, nn.GELU, nn.LayerNorm)
+
+    def forward(self, x):
+        return x + self.drop_path(self.attn(self.norm1(x)))
+""",
     # failures whose reason is not where they are raised
     "reasons.py": HEAD
     + """import numpy as np
@@ -387,7 +412,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 JUDGED = {
     "documented.py::Documented": "default", "run/shop/models/shop.py::Shop": "default",
     "older.py::Older": "default", "mixed.py::Mixed": "default", "sound.py::Sound": "default",
-    "persistent.py::Persistent": "assumed",
+    "persistent.py::Persistent": "assumed", "blocks.py::Stack": "default", "blocks.py::Short": "call",
     "compiled.py::Compiled": "default", "named.py::Named": "assumed", "named.py::Method": "assumed",
     "chooses.py::Chooses": "assumed", "named.py::Asks": "assumed", "named.py::Noted": "assumed",
     "stages.py::Stages": "workspace",
@@ -457,3 +482,13 @@ def test_the_reason_is_told(checked: dict[str, Any]):
     assert [code for code, *_ in of(checked, "reasons.py::Moves")] == ["FX102"]
     (logs,) = of(checked, "reasons.py::Logs")
     assert logs[0] == "FX140" and "call it in a wrapped function" in logs[2] and "torch function of" not in logs[2]
+
+
+def test_arguments_of_earlier_versions_are_told(checked: dict[str, Any]):
+    told = " ".join(each["message"] for each in checked["blocks.py"] if each["code"] == "FX311")
+    assert "Block(qk_scale)" in told and "Attention(qkv_bias)" in told
+
+
+def test_a_package_in_place_of_a_file_can_be_looked_for(checked: dict[str, Any]):
+    (said,) = checked["run/shop/models/shop.py"]
+    assert said["code"] == "FX311" and "is a built-in module" not in said["message"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -85,7 +85,27 @@ def _viewed(node: Node) -> Any:
 def _basic(index: Any) -> bool:
     """Whether indexing gives a view: ints, slices, None and ``...``, not lists or tensors."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(part is None or part is ... or isinstance(part, (int, slice)) for part in parts)
+    return all(part is None or part is ... or type(part) in (int, slice) for part in parts)
+
+
+class _Place(NamedTuple):
+    """What of the memory of ``owner`` a value is: the indices that were taken of it, one after the other, and other
+    views."""
+
+    owner: Node
+    path: tuple[int | Node, ...] = ()
+
+    def within(self, node: Node) -> _Place:
+        """That of a view of it."""
+        taken = node.args[1] if node.target is operator.getitem else None
+        return _Place(self.owner, (*self.path, taken if type(taken) is int else node))
+
+    def meets(self, other: _Place) -> bool:
+        """Whether both may have memory in common: the items of a tuple, or of a dimension, have none."""
+        for one, two in zip(self.path, other.path, strict=False):
+            if one != two:
+                return isinstance(one, Node) or isinstance(two, Node) or (one < 0) != (two < 0)
+        return True
 
 
 def augmented(search: Search) -> None:
@@ -96,21 +116,26 @@ def augmented(search: Search) -> None:
     if not candidates:
         return
     known = run.values.known
-    base: dict[Node, Node] = {}
+    places: dict[Node, _Place] = {}
     groups: dict[Node, list[Node]] = {}
     order: dict[Node, int] = {}
     for index, node in enumerate(nodes):
         viewed = _viewed(node)
-        base[node] = base.get(viewed, node) if isinstance(viewed, Node) else node
-        groups.setdefault(base[node], []).append(node)
+        around = places.get(viewed) if isinstance(viewed, Node) else None
+        places[node] = around.within(node) if around else _Place(node)
+        groups.setdefault(places[node].owner, []).append(node)
         order[node] = index
     for node in candidates:
         written = node.args[0]
         if not isinstance(written, Node) or not isinstance(known.get(written), TensorMeta):
             continue
-        at = order[node]
-        owner = base[written]
-        later = [user for alias in groups[owner] for user in alias.users if order.get(user, at) > at]
+        at, here = order[node], places[written]
+        owner = here.owner
+        later = [
+            user for alias in groups[owner] if here.meets(places[alias])
+            for user in alias.users if order.get(user, at) > at
+            and (places[user].owner is not owner or here.meets(places[user]))
+        ]  # fmt: skip
         given = owner.op in ("placeholder", "get_attr")
         if not later and not given:
             continue

@@ -116,7 +116,15 @@ def context(run: Run, probe: Probe, value: Any) -> None:
     code = "FX212" if isinstance(value, _GRAD) else "FX213" if isinstance(value, torch.autocast) else None
     if code is not None:
         block = span_of(probe.node.parent.parent, probe.file)
-        run.notes.regions[probe.span] = Region(code, run.place_of_probe(probe), block)
+        is_off = code == "FX213" and _is_off(probe.node)
+        run.notes.regions[probe.span] = Region(code, run.place_of_probe(probe), block, is_off)
+
+
+def _is_off(call: ast.AST) -> bool:
+    """Whether the code says ``enabled=False``; without a GPU, autocast for one says so of itself, too."""
+    given = [each.value for each in call.keywords if each.arg == "enabled"] if isinstance(call, ast.Call) else []
+    value = given[0] if given else None
+    return (value.value if isinstance(value, ast.Constant) else value and constant(value, users_frame())) is False
 
 
 def checkpointed(run: Run, probe: Probe, value: Any) -> None:
@@ -148,7 +156,11 @@ def lost_contexts(search: Search) -> None:
     for region in regions:
         inside = (node for node, path in paths if any(within(step, region.span) for step in path))
         first = next(inside, None)
-        if first is not None:
+        if first is not None and region.is_off:
+            text = f"`{region.place.text}` is not recorded, so the operations inside run under the caller's autocast"
+            detail = "Call the graph outside of autocast, or convert with `.float()`"
+            run.add(region.code, region.place, text, detail=detail, node=first.name, severity="info")
+        elif first is not None:
             run.add(region.code, region.place, node=first.name)
     said: set[str] = set()
     for node, path in paths:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["ABSENT_DEVICE", "Staying", "asks", "tensor_types"]
+__all__ = ["ABSENT_DEVICE", "Staying", "asks", "note", "requests", "tensor_types"]
 
 ABSENT_DEVICE = (
     "not compiled with CUDA", "NVIDIA driver", "No CUDA GPUs", "not linked with support for cuda", "ATen_cuda",
@@ -17,12 +17,26 @@ ABSENT_DEVICE = (
 )  # fmt: skip
 """Torch's messages for it."""
 
+_requests = 0
+
+
+def requests() -> int:
+    """How many requests for what is not there have been seen in this process."""
+    return _requests
+
+
+def note() -> None:
+    """Counts one."""
+    global _requests
+    _requests += 1
+
 
 class Staying(TorchFunctionMode):
     """While it is entered, requests for a CUDA device are ignored. Proxies record them as without it."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.cuda:
+            note()
             return args[0]
         if function is torch._C._nn._parse_to:  # type: ignore[attr-defined]  # parses the arguments of Module.to
             args = tuple(each for each in args if not _is_cuda(each))
@@ -50,14 +64,20 @@ def tensor_types() -> dict[str, type]:
 
 
 def _maker(name: str) -> Any:
-    return lambda cls, *args, **kwargs: getattr(torch, name)(*args, **kwargs)
+    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
+        note()
+        return getattr(torch, name)(*args, **kwargs)
+
+    return make
 
 
 def _type_here(value: Any) -> Any:
     """The type on the CPU of one on a CUDA device."""
-    if isinstance(value, str):
-        return value.replace("torch.cuda.", "torch.") if "torch.cuda." in value else value
+    if isinstance(value, str) and "torch.cuda." in value:
+        note()
+        return value.replace("torch.cuda.", "torch.")
     if isinstance(value, type) and value.__module__ == "torch.cuda":
+        note()
         return getattr(torch, value.__name__, value)
     return value
 
@@ -83,4 +103,7 @@ def _is_place(value: Any) -> bool:
 
 def _is_cuda(value: Any) -> bool:
     # The number of a device; True is not one.
-    return (_is_place(value) and str(value).startswith("cuda")) or type(value) is int
+    found = (_is_place(value) and str(value).startswith("cuda")) or type(value) is int
+    if found:
+        note()
+    return found

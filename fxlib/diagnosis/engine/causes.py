@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,9 @@ _SHAPE_METHODS = frozenset(
         "storage_offset",
     }
 )
+_MAKES_TENSOR = re.compile(r"(new_)?(full|zeros|ones|empty|tensor|rand|randn|randint|randperm|arange|linspace|eye)")
+"""Functions of torch, and methods, that make a tensor of numbers. What it holds is data, even if the numbers are
+sizes."""
 _SHAPE_FUNCTIONS = frozenset({torch.is_complex, torch.is_floating_point, torch.numel})
 
 
@@ -82,11 +86,25 @@ class Cause(NamedTuple):
         return "The result depends on tensor values, so tracing cannot choose a branch"
 
 
-def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]) -> str:
-    known = seen.get(node)
-    if known is not None:
-        return known
-    seen[node] = "argument"
+def _kinds(last: Node, values: Values, arguments: set[str]) -> dict[Node, str]:
+    """The kinds of a node and of those that it comes from. Without recursion: a chain may have thousands of nodes."""
+    found: dict[Node, str] = {}
+    pending = [last]
+    while pending:
+        node = pending[-1]
+        begins = node.target is hole or node.op in ("placeholder", "get_attr", "call_module")
+        sources = () if begins else node.all_input_nodes
+        if waiting := [each for each in sources if each not in found]:
+            pending += waiting
+            continue
+        pending.pop()
+        if node not in found:
+            found[node] = _kind(node, [found[each] for each in sources], values, arguments)
+    return found
+
+
+def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> str:
+    """``inner`` are the kinds of its inputs."""
     if node.target is hole:
         # int(), len() and the like return a number in a normal run; a Proxy would not be asked there.
         plain = values.known.get(node) is PLAIN
@@ -100,21 +118,29 @@ def _kind(node: Node, values: Values, seen: dict[Node, str], arguments: set[str]
     elif node.op in ("get_attr", "call_module"):
         found = "data"
     elif _asks_shape(node):
-        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
         found = "argument" if inner and all(kind == "argument" for kind in inner) else "shape"
     else:
-        inner = [_kind(other, values, seen, arguments) for other in node.all_input_nodes]
         found = next((kind for kind in ("data", "shape", "argument", "number", "plain") if kind in inner), "data")
         value = values.known.get(node)
-        if found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
+        if found == "shape" and _makes_tensor(node):
+            found = "data"
+        elif found == "data" and value is not None and type(value) is not Unknown and not _holds_tensor(value):
             found = "shape"
         elif found == "data" and _compares_text(node):
             found = "argument"
         elif found == "argument" and _holds_tensor(value):
             # An attribute of an object passed as an argument.
             found = "data"
-    seen[node] = found
     return found
+
+
+def _makes_tensor(node: Node) -> bool:
+    if node.op == "call_method":
+        return str(node.target).startswith("new_") and _MAKES_TENSOR.fullmatch(str(node.target)) is not None
+    target: Any = node.target
+    if node.op != "call_function" or getattr(target, "__module__", "") not in (None, "torch"):
+        return False
+    return _MAKES_TENSOR.fullmatch(getattr(target, "__name__", "")) is not None
 
 
 def _compares_text(node: Node) -> bool:
@@ -146,5 +172,5 @@ def _asks_shape(node: Node) -> bool:
 def cause_of(node: Node, values: Values) -> Cause:
     """The cause of the value of ``node``: data wins over shape, shape over arguments."""
     arguments: set[str] = set()
-    kind = _kind(node, values, {}, arguments)
+    kind = _kinds(node, values, arguments)[node]
     return Cause(kind, next(iter(arguments)) if len(arguments) == 1 else None)

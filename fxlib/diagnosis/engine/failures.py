@@ -192,6 +192,9 @@ _NO_DATA = (
 )  # fmt: skip
 """Torch's error for reading the data of a real tensor that has none."""
 
+_TRACED = ("Proxy", "Attribute")
+"""Types of traced values in Python's messages."""
+
 _TABLE = (
     _Row("FX310", _type(RecursionError)),
     _Row("FX199", _says(*ABSENT_DEVICE)),
@@ -222,8 +225,9 @@ _TABLE = (
     _Row("FX120", _says("'len' is not supported in symbolic tracing")),
     _Row("FX136", _formats),
     _Row("FX135", _both(_type(KeyError), lambda failure: "Proxy" in failure.text)),
-    _Row("FX134", _both(_type(TypeError), _says("indices must be", "an __index__ method", "index must be"))),
-    _Row("FX134", _both(_subscript, _says("cannot be interpreted as an integer"))),
+    _Row("FX134", _both(_type(TypeError), _says("an __index__ method", "index must be"))),
+    _Row("FX134", _both(_both(_type(TypeError), _says("indices must be")), _says(*_TRACED))),
+    _Row("FX134", _both(_both(_subscript, _says("cannot be interpreted as an integer")), _says(*_TRACED))),
     _Row("FX141", _both(lambda failure: isinstance(failure.place.node, (ast.BinOp, ast.AugAssign)), _numpy)),
     _Row("FX140", _numpy),
     _Row("FX160", _both(_type(TypeError, RuntimeError), _calls(*_SIZED))),

@@ -48,11 +48,12 @@ class Course:
 
 @dataclass(frozen=True)
 class Region:
-    """Code under a context that a graph lacks, and the rule."""
+    """Code under a context that a graph lacks, and the rule; ``is_off`` if the context only ends that of a caller."""
 
     code: str
     place: Place
     span: Span
+    is_off: bool = False
 
 
 @dataclass

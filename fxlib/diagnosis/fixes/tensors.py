@@ -224,13 +224,23 @@ class _Asked:
         return False
 
     def _says(self, name: str, node: ast.AST) -> bool:
-        """Whether it asks a name for its shape, or calls a method on it that little else than tensors has, and no class
-        of the file."""
+        """Whether it asks a name for its shape, calls a method on it that little else than tensors has, and no class of
+        the file, or computes with it and a number, which lists, texts and sets cannot."""
+        if isinstance(node, ast.BinOp):
+            sides = [node.left, node.right]
+            named = [getattr(each, "id", None) == name for each in sides]
+            plain = isinstance(node.op, ast.Add | ast.Sub | ast.Div | ast.FloorDiv | ast.Pow)
+            return plain and any(named) and _is_number(sides[named.index(True) - 1])
         called = node.func if isinstance(node, ast.Call) else node
         asked = METHODS if isinstance(node, ast.Call) else {"shape"}
         if not isinstance(called, ast.Attribute) or called.attr not in asked:
             return False
         return getattr(called.value, "id", None) == name and called.attr not in self.source.defined
+
+
+def _is_number(node: ast.expr) -> bool:
+    counts = isinstance(node, ast.Call) and getattr(node.func, "id", None) == "len"
+    return counts or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
 
 
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Await)

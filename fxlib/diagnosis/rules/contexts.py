@@ -24,7 +24,8 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         "{it} is not recorded, so the operations inside run without autocast",
         "warning",
         """The operations inside `torch.autocast` are recorded without it: the graph computes in the dtype of its
-inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`.""",
+inputs. Open the context around the call of the traced module, or convert with `.to(dtype)`. A context with
+`enabled=False` ends that of a caller, if there is one: this is information.""",
         fixes=("lift-block", "leaf-module"),
         bad=net(
             '        with torch.autocast("cpu", dtype=torch.bfloat16):  # <- here\n            y = x @ x.t()\n'

@@ -154,5 +154,6 @@ def _asks(message: Data) -> Mapping[str, object]:
             said.get("aside"),
         )
         for name, said in asked["known"].items()
+        if said["construct"] or said["inputs"] or said.get("aside")
     }
     return asked

@@ -165,6 +165,19 @@ def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
     return data
 
 
+def in_place(machine: Machine, path: str) -> Any:
+    """The data of a file, as hydra composes it where it is an option of a group."""
+    workspace = machine.workspace
+
+    def opened_file(each: str) -> Any:
+        machine.files.add(each)
+        return workspace.configuration(each)
+
+    files = workspace.configuration_files
+    found = bounded.within(_SECONDS, lambda: documents.in_place(opened_file, path, files), None)
+    return workspace.configuration(path) if found is None else found
+
+
 def hydra_argument(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> v.Value | None:
     """The configuration passed to a decorated ``main``; None without the decorator."""
     for each in node.decorator_list:

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from . import yaml_reader
 
@@ -21,6 +22,7 @@ SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 WITH_PYTHON = (*SUFFIXES, ".py")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _MOST_DEPTH = 8
+_MOST_GROUPS = 3
 _REPORTS = ({"version", "coverage", "files"}, {"version", "runs", "$schema"}, {"version", "findings"})
 """Top-level keys of `fxlens check`'s JSON and SARIF output and baseline, which contain names of models but are not
 configurations."""
@@ -42,8 +44,17 @@ def parse(path: str, text: str) -> Any:
 # ---- hydra
 
 
+Chosen: TypeAlias = Mapping[str, str]
+"""Options of groups that are taken instead of those that the defaults lists name."""
+
+
 def compose(
-    read: Callable[[str], Any], folder: str | None, name: str, group: str = "", depth: int = 0
+    read: Callable[[str], Any],
+    folder: str | None,
+    name: str,
+    group: str = "",
+    depth: int = 0,
+    chosen: Chosen = MappingProxyType({}),
 ) -> dict[Any, Any] | None:
     """The configuration ``name`` in ``folder`` with its defaults list followed."""
     if folder is None or depth > _MOST_DEPTH:
@@ -70,32 +81,67 @@ def compose(
             _merge(made, own)
         elif isinstance(entry, str):
             path, _, leaf = entry.partition("@")[0].rpartition("/")
-            inner = compose(
-                read, folder, leaf, path.strip("/") if entry.startswith("/") else _below(group, path), depth + 1
-            )
-            _merge(made, inner or {})
+            place = path.strip("/") if entry.startswith("/") else _below(group, path)
+            _merge(made, compose(read, folder, leaf, place, depth + 1, chosen) or {})
         elif isinstance(entry, dict):
             for key, option in entry.items():
-                _add_option(made, read, folder, group, str(key), option, depth)
+                _add_option(made, read, folder, group, str(key), option, depth, chosen)
     return made
 
 
 def _add_option(
-    made: dict[Any, Any], read: Callable[[str], Any], folder: str, group: str, key: str, option: Any, depth: int
+    made: dict[Any, Any],
+    read: Callable[[str], Any],
+    folder: str,
+    group: str,
+    key: str,
+    option: Any,
+    depth: int,
+    chosen: Chosen,
 ) -> None:
     words = key.split()
     if not words or words[0] == "override" or not isinstance(option, (str, list)):
         return
     path, _, package = words[-1].partition("@")
     place = path.strip("/") if path.startswith("/") else _below(group, path)
+    option = chosen.get(place, option)
     for each in option if isinstance(option, list) else [option]:
-        inner = compose(read, folder, str(each).removesuffix(".yaml"), place, depth + 1)
+        inner = compose(read, folder, str(each).removesuffix(".yaml"), place, depth + 1, chosen)
         if inner is None:
             continue
         where = package or path.strip("/").replace("/", ".")
         if where in ("_global_", "_here_"):
             where = ""
         _merge(made, _nested(where, inner))
+
+
+def in_place(read: Callable[[str], Any], path: str, files: Iterable[str]) -> Any:
+    """A file as the configuration of the folder above that names its group composes it: with its own defaults list
+    followed, and with the values of other groups that it refers to, as far as there are some. ``files`` are those that
+    there are."""
+    data = read(path)
+    if not isinstance(data, dict) or not (isinstance(data.get("defaults"), list) or "${" in str(data)):
+        return data
+    above, name = os.path.split(os.path.splitext(path)[0])
+    group, composed = "", []
+    for _ in range(_MOST_GROUPS):
+        above, last = os.path.split(above)
+        group = _below(last, group)
+        for each in sorted(each for each in files if os.path.dirname(each) == above):
+            if not _names_group(read(each), group):
+                continue
+            found: Any = interpolated(compose(read, above, os.path.basename(each), chosen={group: name}) or {})
+            for part in group.split("/"):
+                found = found.get(part) if isinstance(found, dict) else None
+            if isinstance(found, dict):
+                composed.append(found)
+    return min(composed, key=lambda each: str(each).count("${"), default=data)
+
+
+def _names_group(data: Any, group: str) -> bool:
+    entries = data.get("defaults") if isinstance(data, dict) else None
+    keys = [str(key) for each in entries or () if isinstance(each, dict) for key in each]
+    return any(key.strip("/") == group for key in keys)
 
 
 def _below(group: str, path: str) -> str:

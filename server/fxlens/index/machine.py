@@ -78,6 +78,7 @@ class Workspace(Protocol):
 
     root: str
     symbols: Symbols
+    configuration_files: set[str]
 
     def tree(self, path: str) -> ast.Module | None: ...
     def node(self, path: str, name: str) -> Any: ...

@@ -153,7 +153,9 @@ def _configured(machine: Interpreter, entry: Entry) -> None:
         names = machine.names_of(entry.file)
         data: Value = machine.new_dict({key: each for key, each in names.items() if isinstance(each, Value)})
     else:
-        data = configs.described(machine, workspace.configuration(entry.file), "dict", entry.file)
+        found = configs.in_place(machine, entry.file)
+        is_hydras = isinstance(found, dict) and "_target_" in found
+        data = configs.described(machine, found, "config" if is_hydras else "dict", entry.file)
     line = configured.line_of(workspace.text(entry.file) or "", keys)
     machine.frames.append(Frame(entry.file, "", Names(), line=line))
     for made, arguments in configured.constructions(machine, kind, keys, data):

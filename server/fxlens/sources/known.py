@@ -30,7 +30,8 @@ class Known(TypedDict, total=False):
     """For one class: sources as plain data, the best first, and its part (from the index only).
 
     ``captured`` says how and where it is captured, ``aside`` why it does not look like a model, ``root`` whether
-    scripts construct it and no other model contains it, ``holder`` which model does.
+    scripts construct it and no other model contains it, ``holder`` which model does.  ``alone``: in its last trace,
+    forward asked for a CUDA device or a process group.
     """
 
     construct: list[dict[str, Any]]
@@ -39,6 +40,7 @@ class Known(TypedDict, total=False):
     aside: str
     root: bool
     holder: str
+    alone: bool
 
 
 def from_recorded(examples: Mapping[str, Iterable[Example]], root: str, path: str) -> dict[str, Known]:
@@ -111,7 +113,9 @@ def from_record(targets: Iterable[Mapping[str, Any]]) -> dict[str, Known]:
             known["construct"].append(asdict(Source(made["text"], made["source"])))
         if made and inputs and inputs["source"] in ("parent", "assumed"):
             known["inputs"].append(asdict(Source(inputs["text"], inputs["source"], made=made["text"])))
-        if known["construct"] or known["inputs"]:
+        if target["alone"]:
+            known["alone"] = True
+        if any(known.values()):
             found[target["name"]] = known
     return found
 
@@ -137,6 +141,8 @@ def merged(*parts: Mapping[str, Known]) -> dict[str, Known]:
             into = found.setdefault(name, {"construct": [], "inputs": []})
             into["construct"] += known["construct"]
             into["inputs"] += known["inputs"]
+            if "alone" in known:
+                into["alone"] = known["alone"]
             if "holder" in known:
                 into["captured"], into["aside"] = known["captured"], known["aside"]
                 into["root"], into["holder"] = known["root"], known["holder"]

@@ -21,9 +21,18 @@ _OF_GROUPS = ("Default process group has not been initialized", "parallel group 
 
 def is_about(error: BaseException | None) -> bool:
     try:
-        return is_told(text_of(error))
+        return is_told(text_of(error)) or _of_own_groups(error)
     except Exception:
         return False
+
+
+def _of_own_groups(error: BaseException | None) -> bool:
+    """Whether a function of the user's that queries process groups raised it: ``if not inited: raise ...``."""
+    frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
+    if not frames or str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "torch":
+        return False
+    name = frames[-1][0].f_code.co_name
+    return "parallel group" in text_of(error) or any(pattern.fullmatch(name) for pattern, _ in _ANSWERING)
 
 
 def is_told(text: str) -> bool:
@@ -39,7 +48,7 @@ _ANSWERING = ((re.compile(r"get_(\w+_)?world_size"), 1), (re.compile(r"get_(\w+_
 def _asked(error: BaseException | None) -> Iterator[tuple[FunctionType, Any]]:
     """The functions about process groups in the file that raised this for lack of one, with their answers."""
     frames = list(traceback.walk_tb(error.__traceback__ if error is not None else None))
-    if not frames or "parallel group" not in text_of(error):
+    if not _of_own_groups(error):
         return
     names = frames[-1][0].f_globals
     for name, each in names.items():
@@ -58,15 +67,20 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
     ``error`` for lack of process groups."""
     import torch
 
-    from fxlib.diagnosis.engine.absent_device import Staying, tensor_types
+    from fxlib.diagnosis.engine.absent_device import Staying, note, tensor_types
 
     load = torch.load
 
     def load_here(f: Any, *_: Any, **kwargs: Any) -> Any:
+        note()
         return load(f, **{**kwargs, "map_location": "cpu"})
 
     def answering(answer: Any) -> Callable[..., Any]:
-        return lambda *_, **__: answer
+        def answered(*_: Any, **__: Any) -> Any:
+            note()
+            return answer
+
+        return answered
 
     answers = [("current_device", 0), ("set_device", None), ("synchronize", None)]
     changed: list[tuple[Any, str, Any]] = [(torch.cuda, name, answering(answer)) for name, answer in answers]
@@ -94,12 +108,19 @@ def alone(error: BaseException | None = None) -> Iterator[None]:
 
 
 _needing: WeakSet[type] = WeakSet()
-"""Classes whose forward needs this, as far as known."""
+"""Classes whose forward needs this, as this process has seen."""
+_needed: WeakSet[type] = WeakSet()
+"""Classes whose forward needed this in an earlier text."""
 
 
 def needs(module: Any) -> bool:
-    """Whether calls of this module are known to need it."""
+    """Whether calls of this module were seen to need it."""
     return type(module) in _needing
+
+
+def needed(module: Any) -> None:
+    """From now on, calls of this module are made `alone` at once, since they needed it in an earlier text."""
+    _needed.add(type(module))
 
 
 def where(needed: bool) -> contextlib.AbstractContextManager[None]:
@@ -108,28 +129,45 @@ def where(needed: bool) -> contextlib.AbstractContextManager[None]:
 
 def run(module: Any, call: Callable[[], _T]) -> _T:
     """What a call of the module's forward returns; made `alone` if it raises for lack of a device or process group."""
-    lacking: Exception | None = None
-    if not needs(module):
-        try:
+    try:
+        with _as_known(module):
             return call()
-        except Exception as error:
-            if not is_about(error):
-                raise
-            lacking = error
-        _needing.add(type(module))
+    except Exception as error:
+        if not is_about(error):
+            raise
+        lacking = error
+    _needing.add(type(module))
     with alone(lacking):
         return call()
 
 
 def trace(module: Any, diagnose: Callable[[], Any]) -> Any:
     """The report about a module; a second one, `alone`, if forward asks for a device or process group."""
-    if not needs(module):
+    with _as_known(module) as is_alone:
         report = diagnose()
-        if not _asks(report):
-            return report
-        _needing.add(type(module))
+    if not _asks(report):
+        return report
+    _needing.add(type(module))
+    if is_alone:
+        return report
     with alone():
         return diagnose()
+
+
+@contextlib.contextmanager
+def _as_known(module: Any) -> Iterator[bool]:
+    """Entered `alone` if the module needs it or did in an earlier text. Notes whether it still does."""
+    from fxlib.diagnosis.engine.absent_device import requests
+
+    kind = type(module)
+    is_alone = kind in _needing or kind in _needed
+    with where(is_alone):
+        before = requests()
+        try:
+            yield is_alone
+        finally:
+            if is_alone and requests() > before:
+                _needing.add(kind)
 
 
 def _asks(report: Any) -> bool:

@@ -88,7 +88,39 @@ def install(asked: Callable[[str, Any], bool]) -> bool:
     new = [(module, had) for module, had in new if not isinstance(vars(module).get("__getattr__"), _Former)]
     for module, had in new:
         vars(module)["__getattr__"] = _Former(module, had(), asked)
-    return bool(new)
+    models: Any = getattr(sys.modules.get("transformers.modeling_utils"), "PreTrainedModel", None)
+    if models is not None and not hasattr(models, "all_tied_weights_keys"):
+        models.all_tied_weights_keys = {}  # of constructors that end with `init_weights`, instead of `post_init`
+    return _install_in_configurations(asked) or bool(new)
+
+
+_OF_CONFIGURATIONS: dict[str, Any] = {
+    "cross_attention_hidden_size": None, "finetuning_task": None, "gradient_checkpointing": False,
+    "initializer_factor": 1.0, "is_decoder": False, "max_length": 20, "min_length": 0, "num_beams": 1,
+    "position_embedding_type": "absolute", "pruned_heads": {}, "tie_encoder_decoder": False, "torchscript": False,
+    "use_bfloat16": False,
+}  # fmt: skip
+"""Attributes that configurations of transformers had, with their defaults."""
+_LENGTHS = ("n_positions", "max_position_embeddings")
+"""Attributes that were ``n_ctx``, too."""
+
+
+def _install_in_configurations(asked: Callable[[str, Any], bool]) -> bool:
+    module: Any = sys.modules.get("transformers.configuration_utils")
+    kind = getattr(module, "PreTrainedConfig", None) or getattr(module, "PretrainedConfig", None)
+    if kind is None or "__getattr__" in vars(kind):
+        return False
+
+    def former(self: Any, name: str) -> Any:
+        found = dict(_OF_CONFIGURATIONS)
+        if name == "n_ctx":
+            found.update((name, vars(self)[each]) for each in _LENGTHS if each in vars(self))
+        if name in found and asked(f"transformers.{type(self).__name__}.{name}", sys._getframe(1)):
+            return found[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    kind.__getattr__ = former
+    return True
 
 
 class _Former:

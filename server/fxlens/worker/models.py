@@ -169,6 +169,8 @@ def _trace(
         with before.during(target.name, building=True):
             made = _made(job, namespace, work, said, own_device)
         before.built(target.name, made.module)
+        if job.known.get(target.name, {}).get("alone"):
+            alone.needed(made.module)
         if made.source.source == "assumed":
             guess.construct = made.source.text
             job.assumed = True

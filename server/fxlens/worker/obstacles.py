@@ -6,6 +6,7 @@ import ast
 import contextlib
 import copy
 import importlib
+import inspect
 import linecache
 import os
 import re
@@ -115,6 +116,8 @@ def _elsewhere(error: Exception, finder: OverlayFinder, replaced: Replaced) -> b
                 finder.folders[top] = os.path.join(folder, top)  # it may have no `__init__`, and come last then
             for name in [name for name in sys.modules if name == top or name.startswith(f"{top}.")]:
                 del sys.modules[name]
+            # `inspect` remembers its file, and would raise for a package without one in its place.
+            vars(inspect).get("_filesbymodname", {}).pop(top, None)
             sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
             replaced.hidden[top] = hiding, os.path.join(folder, top)
             return True

@@ -19,7 +19,16 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from . import extensions, former_names, stand_in_helpers, stand_in_layers, stand_in_spaces, stand_ins
+from . import (
+    extensions,
+    former_calls,
+    former_names,
+    stand_in_configs,
+    stand_in_helpers,
+    stand_in_layers,
+    stand_in_spaces,
+    stand_ins,
+)
 from .assume import sandbox
 
 _IMPORTLIB = os.path.dirname(importlib.__file__)
@@ -113,6 +122,7 @@ def placeholder(name: str) -> Any:
     if found is not None:
         return found
     found = stand_ins.base(name) or stand_in_layers.registry(name) or stand_in_spaces.stands_for(name)
+    found = found or stand_in_configs.stands_for(name)
     return found if found is not None else _Placeholder(name.rpartition(".")[2], (), {"stands_for": name})
 
 
@@ -137,7 +147,8 @@ class PlaceholderModule(ModuleType):
 def answer_as_before() -> bool:
     """Makes loaded modules provide names of earlier versions to workspace files. Returns whether that is new for any of
     them."""
-    return former_names.install(_reads_former)
+    names, calls = former_names.install(_reads_former), former_calls.install(_reads_former)
+    return names or calls
 
 
 def _reads_former(name: str, frame: Any) -> bool:

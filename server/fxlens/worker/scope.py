@@ -41,7 +41,8 @@ def pass_through() -> Any:
     """The class ``PassThrough``: a module that takes any arguments and returns the first.
 
     ``PassThrough(2)`` returns it twice, where the code expects two results. Attributes can be given:
-    ``PassThrough(num_channels=64)``.
+    ``PassThrough(num_channels=64)``. It is traced into like a function: as one that is given for a method of some
+    object, no module has it as an attribute.
     """
     global _PassThrough
     if _PassThrough is None:
@@ -57,6 +58,8 @@ def pass_through() -> Any:
             def forward(self, *args: Any, **kwargs: Any) -> Any:
                 first = args[0] if args else next(iter(kwargs.values()), None)
                 return first if self.results == 1 else (first,) * self.results
+
+            __call__ = forward
 
         PassThrough.__module__ = __name__
         PassThrough.__qualname__ = "PassThrough"

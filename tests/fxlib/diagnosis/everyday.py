@@ -164,6 +164,42 @@ def aug(x):
     return x
 
 @expects("")
+def aug_of_one_item(x):
+    values, indices = torch.topk(x + 1, 2, dim=-1)
+    values /= values.sum(-1, keepdim=True)
+    pair = (x * 2).max(dim=0)
+    best = pair[0]
+    best -= 1
+    left, right = (x + 2).chunk(2, dim=-1)
+    left *= 3
+    return values, indices, best, pair[1], left, right
+
+@expects("FX230 FX230 FX230")
+def aug_of_what_is_shared(x):
+    both = x + 1
+    left, right = both.chunk(2, dim=-1)
+    left *= 3
+    row = (x * 2).t()
+    first = row[0]
+    first -= 1
+    pair = (x * 3).max(dim=0)
+    best = pair[0]
+    best += 1
+    return both, row, pair[0], right
+
+@expects("FX101 FX101")
+def made_of_sizes(x):
+    mask = torch.full((x.shape[0], 4), 7)
+    if (mask == 7).any(dim=-1).all():
+        x = x + 1
+    return x * 2 if x.new_zeros((x.shape[0], 2)).any() else x
+
+@expects("FX199")
+def index_of_a_text(x):
+    results = [x, x * 2]
+    return results["logits"]
+
+@expects("")
 def power_within_aug(x):
     total = x.sum(0)
     total += torch.sum(x ** 2, 0)

@@ -411,3 +411,16 @@ def test_no_fix_keeps_a_check_unseen_that_fails_without_a_trace(tmp_path):
     checker = Checker(str(path), "Net()", "torch.ones(2)")
     (found,) = checker.before.report.findings
     assert found.code == "FX195" and checker.settle(found) == []
+
+
+def test_a_long_chain_of_operations_is_followed_to_its_begin():
+    """There is no recursion along the nodes of a graph."""
+
+    def long(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(1500):
+            x = x + 1
+        if x.sum() > 0:
+            x = x * 2
+        return x
+
+    assert fxlib.diagnose(long).codes() == ["FX101"]

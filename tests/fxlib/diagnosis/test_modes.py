@@ -283,3 +283,17 @@ def test_a_question_for_overrides(tmp_path):
                 found.span.column : found.span.end_column
             ]
         )
+
+
+def test_autocast_that_is_turned_off_only_ends_that_of_a_caller():
+    class Careful(torch.nn.Module):
+        def __init__(self, mixed):
+            super().__init__()
+            self.mixed = mixed
+
+        def forward(self, x):
+            with torch.autocast("cuda", enabled=self.mixed):
+                return x @ x.t()
+
+    found = [fxlib.diagnose(Careful(mixed), torch.ones(2, 3)).findings for mixed in (False, True)]
+    assert [(each.code, each.severity) for (each,) in found] == [("FX213", "info"), ("FX213", "warning")]

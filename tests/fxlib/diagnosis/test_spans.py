@@ -149,6 +149,7 @@ CASES = [
     ("FX211", "y = x + 1\n⟦y.data⟧ = x\nreturn y"),
     ("FX212", "with ⟦torch.no_grad()⟧:\n    y = x + 1\nreturn y"),
     ("FX213", "with ⟦torch.autocast('cpu')⟧:\n    y = x + 1\nreturn y"),
+    ("FX213", "with ⟦torch.autocast('cuda', enabled=False)⟧:\n    y = x + 1\nreturn y"),
     ("FX215", "try:\n    n = ⟦len(x)⟧\nexcept RuntimeError:\n    n = 1\nreturn x * n"),
     ("FX215", "try:\n    if ⟦x.sum() > 0⟧:\n        x = x + 1\nexcept Exception:\n    pass\nreturn x + 1"),
     ("FX216", "try:\n    y = ⟦x.tensors()⟧\nexcept AttributeError:\n    y = x\nreturn y + 1"),

@@ -41,7 +41,9 @@ CASES = {
     "a name of a comprehension": (SIZE, of("x = torch.relu(x)\nreturn x * sum([«len(x)» for x in flag])\n"), False),
     "an item of a tensor": (SIZE, of("h = torch.relu(x)\nreturn x * sum([«len(v)» for v in h])\n"), True),
     "an annotation": (SIZE, of("return x * «len(x)»\n", signature="self, x: torch.Tensor"), True),
-    "an operator": (SIZE, of("return x / «len(x)»\n"), False),
+    "an operator": (SIZE, of("return x / «len(x)»\n"), True),
+    "an operator of lists": (SIZE, of("return x * «len(x)»\n"), False),
+    "an operator of sets": (SIZE, of("h = flag - x\nreturn h, «len(x)»\n"), False),
     "a text": (SIZE, of("h = '%s' % torch.relu(x)\n" + LEN), False),
     "a function of torch": (SIZE, of("h = torch.relu(x)\n" + LEN), True),
     "a function of the file": (

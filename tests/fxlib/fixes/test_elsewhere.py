@@ -85,7 +85,7 @@ CASES = {
     "a helper that changes": (ADDED, "FX230", "in-place-method", False),
     "a list from a layer": (OTHER_LIST, "FX120", "len-to-shape", False),
     "a forward that takes lists": (TIMES, "FX120", "len-to-shape", False),
-    "a division": (TIMES.replace("*", "/"), "FX120", "len-to-shape", False),
+    "a division": (TIMES.replace("*", "/"), "FX120", "len-to-shape", True),
     "a tensor": (TIMES.replace("self, x", "self, x: torch.Tensor"), "FX120", "len-to-shape", True),
     "an attribute": (KEPT, "FX209", "local-value", False),
     "a private attribute": (PRIVATE, "FX209", "local-value", False),

@@ -158,7 +158,7 @@ class Net(nn.Module):
         return x / len(x), torch.sparse.sum(self.mask, dim=0)
 """
     )
-    assert settled(checker_for(tmp_path, text), "FX120")["wrap"].preferred
+    assert settled(checker_for(tmp_path, text), "FX120")["len-to-shape"].preferred
 
 
 def test_without_inputs_nothing_is_preferred(tmp_path):

@@ -59,6 +59,8 @@ class Construction:
             places = [each.parameters[name] for each in readings if each is not None and name in each.parameters][:1]
             if places and places[0].annotation is not NOTHING:
                 note = places[0].annotation
+            if note is NOTHING and name == "config":
+                note = getattr(self.kind, "config_class", None) or NOTHING  # as models of transformers say it
             if places and (kind := annotated.documented(documents, name)):
                 places[0].use("documented", kind)
             slot = self.options.slot(name, View(places or [Place(name, note)]), (name,), note, default)
@@ -66,6 +68,16 @@ class Construction:
                 self.slots[name] = slot
             else:
                 self.optional[name] = slot
+        for name in self.options.hints if self._takes_keywords() else ():
+            if name not in self.slots and name not in self.optional:  # a call in the workspace gives it to be passed on
+                self.slots[name] = self.options.slot(name, View([Place(name, NOTHING)]), (name,), NOTHING)
+
+    def _takes_keywords(self) -> bool:
+        try:
+            parameters = inspect.signature(self.kind).parameters
+        except (TypeError, ValueError):
+            return False
+        return any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
     def numbers(self, state: State) -> dict[str, int]:
         """Integers by name that the expression passes, or leaves at their default."""

@@ -133,7 +133,9 @@ class Modules:
             return [Option("callable", how, f"lambda *_: {each.text}") for each in self._of.of_kind(given, how, slot)]
         if not makes_modules:
             texts = [repr(each) for each in slot.view.details("compare") if type(each) is str]
-            if "act" in name or "nonlin" in name:
+            if {"opt", "optim", "optimizer"} & set(asked):
+                made_from = ["torch.optim.Adam"]
+            elif "act" in name or "nonlin" in name:
                 made_from = ["F.relu", "nn.ReLU()", "nn.ReLU"]
             elif "norm" in name:
                 made_from = ["nn.LayerNorm(64)", "nn.LayerNorm", "nn.Identity()"]

@@ -16,9 +16,9 @@ from . import blame, on_disk
 from .blame import Failure, Step, Suspect
 from .conditions import flips
 from .growing import Growing
-from .names import is_image_size
+from .names import habit, is_image_size
 from .options import Options, literal
-from .search import Move, Outcome
+from .search import Growth, Move, Outcome
 from .slots import LEFT_OUT, Option, Slot, State, chosen, walk
 from .suspects import Suspects
 
@@ -69,6 +69,7 @@ class Remedies:
         yield from self._growing.grown(failed, blamed, state)
         yield from self._growing.missing(failed, state)
         yield from self._one_of(failed, blamed, state)
+        yield from self._numbers_of(failed, state)
         yield from self._solved(failed.path, blamed, state)
         yield from self._replaced(failed.message, [slot for slot, _ in blamed], state)
         if isinstance(
@@ -246,6 +247,23 @@ class Remedies:
                     move[slot] = option
             if len(move) > 1:
                 yield move
+
+    def _numbers_of(self, failed: Failure, state: State) -> Iterator[Move]:
+        """All numbers of an argument's constructor that computes with None, since some go together: ``Fiber(degrees=4,
+        channels=16)``; the same for all arguments of this class."""
+        if not isinstance(failed.error, TypeError) or "NoneType" not in failed.message:
+            return
+        kinds = {type(step.frame.f_locals.get("self")).__name__ for step in failed.path}
+        move = Growth()
+        for slot in walk(self.slots, state):
+            option = chosen(slot, state)
+            if option.kind == "call" and option.head.rpartition(".")[2] in kinds:
+                for name, each in option.known.items():
+                    usual = habit(name)
+                    if each not in state and each.default is None and usual is not None and usual.kind == "int":
+                        move[each] = each.add(Option("int", "error", usual.values[0]))
+        if move:
+            yield move
 
     # Flipping the result of a test
 
