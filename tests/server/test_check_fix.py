@@ -47,18 +47,14 @@ from torch import nn
 
 class Dies(nn.Module):
     def forward(self, x):
-        if "sum" not in Dies.forward.__code__.co_names:
+        if "len" not in Dies.forward.__code__.co_names:
             os._exit(9)  # once it is fixed
-        if x.sum() > 0:
-            x = x * 2
-        return x
+        return x / len(x)
 
 
 class Lives(nn.Module):
     def forward(self, x):
-        if x.sum() > 0:
-            x = x + 1
-        return x
+        return x + len(x)
 """
 
 
@@ -66,9 +62,7 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
     path = tmp_path / "net.py"
     path.write_text(DYING, encoding="utf-8")
     done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
-    (dies, _, lives), after = DYING.partition("class Lives"), path.read_text(encoding="utf-8")
-    assert dies[dies.index("class Dies") :] in after and lives not in after, done.stderr
-    assert "if x.sum()" not in after.partition("class Lives")[2], done.stderr
+    assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
 
 
 ASSUMES = """import torch
@@ -99,9 +93,8 @@ def test_fixes_that_assume_something_are_applied_only_if_asked_for(tmp_path: Pat
 
 def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
     """Both files lead to the same line, and each has one of its own."""
-    asks = "    def forward(self, x):\n        if x.sum() > 0:\n            x = x * 2\n        return x\n"
-    part = f"from torch import nn\n\n\nclass Part(nn.Module):\n{asks}"
-    lone = f"\n\nclass Lone(nn.Module):\n{asks}"
+    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x / len(x)\n"
+    lone = "\n\nclass Lone(nn.Module):\n    def forward(self, x):\n        return x + len(x)\n"
     whole = (
         "from torch import nn\nfrom part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n"
         "        super().__init__()\n        self.linear, self.part = nn.Linear(4, 4), Part()\n\n"
@@ -110,5 +103,4 @@ def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path)
     (tmp_path / "part.py").write_text(part + lone)
     (tmp_path / "a_whole.py").write_text(whole)
     done = fxlens("check", ".", "--fix", cwd=tmp_path)
-    after = (tmp_path / "part.py").read_text()
-    assert after.count("torch.fx.wrap(") == 2 and asks not in after and "not fixed" not in done.stderr, done.stderr
+    assert "len(x)" not in (tmp_path / "part.py").read_text() and "not fixed" not in done.stderr, done.stderr
