@@ -4,6 +4,7 @@ module."""
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import sys
@@ -81,11 +82,16 @@ def forwards(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, CodeTyp
             continue
         code = function.__code__
         seen.add(code)
-        for node in ast.walk(file_tree(code.co_filename) or ast.Module([], [])):
-            if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
-                continue
-            if min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) == code.co_firstlineno:
+        tree = file_tree(code.co_filename)
+        for node in _functions(tree) if tree is not None else ():
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if node.name == code.co_name and first == code.co_firstlineno:
                 yield each, code, node
+
+
+@functools.lru_cache(maxsize=16)
+def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
 def _parameter(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], kind: str) -> Span | None:

@@ -4,8 +4,8 @@ lacks, and then nothing here is called.
 Public: ``torch.compile`` with a custom backend, ``torch.export.export``, ``torch.compiler.reset``,
 ``torch._logging.set_logs``. Less stable: the names of the loggers that it turns on (``graph_breaks``, ``recompiles``),
 their state (``log_state``), the attribute ``real_stack`` of Dynamo's exceptions, ``compile_subgraph_reason`` of the
-graphs that a backend gets, ``torch._dynamo.config.patch``, ``Distribution._validate_args``, and the registry of graph
-breaks, which is a file beside Dynamo.
+graphs that a backend gets, ``torch._dynamo.config.patch``, ``Distribution._validate_args``,
+``torch._dynamo.guards.profile_guard_manager``, and the registry of graph breaks, which is a file beside Dynamo.
 """
 
 from __future__ import annotations
@@ -103,11 +103,13 @@ class _Collector(logging.Handler):
 
 
 def _loggers(artifact: str) -> list[logging.Logger]:
-    return [logging.getLogger(name) for name in _names() if name.endswith(f"__{artifact}")]
+    return [each for each in _all_loggers() if each.name.endswith(f"__{artifact}")]
 
 
-def _names() -> list[str]:
-    return [name for name in list(logging.root.manager.loggerDict) if name == "torch" or name.startswith("torch.")]
+def _all_loggers() -> list[logging.Logger]:
+    """Those of torch; some names have none yet."""
+    known = [each for each in list(logging.root.manager.loggerDict.values()) if isinstance(each, logging.Logger)]
+    return [each for each in known if each.name == "torch" or each.name.startswith("torch.")]
 
 
 @contextlib.contextmanager
@@ -119,8 +121,7 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
     # `set_logs` turns off all logs that are not passed, and the logs that were on cannot be queried.
     state = vars(torch._logging._internal.log_state)
     chosen = copy.deepcopy(state)
-    loggers = [logging.getLogger(name) for name in _names()]
-    before = [(each, each.level, each.propagate, each.disabled, [*each.handlers]) for each in loggers]
+    before = [(each, each.level, each.propagate, each.disabled, [*each.handlers]) for each in _all_loggers()]
     with _levels_at_once():
         torch._logging.set_logs(**wanted)
     for artifact in artifacts:
@@ -156,7 +157,7 @@ def _levels_at_once() -> Iterator[None]:
 def quiet() -> Iterator[None]:
     """Do not print torch's warnings about failed captures, since they become findings."""
     # Handlers are used, since changing a level clears the caches of all loggers.
-    noisy = [logger for logger in map(logging.getLogger, _names()) if logger.handlers]
+    noisy = [logger for logger in _all_loggers() if logger.handlers]
     before = [logger.handlers for logger in noisy]
     for logger in noisy:
         kept = [each for each in logger.handlers if not isinstance(each, logging.StreamHandler)]
@@ -244,6 +245,22 @@ def _distributions_as_dynamo_has_them() -> Iterator[None]:
         torch.distributions.Distribution.set_default_validate_args(checked)
 
 
+@contextlib.contextmanager
+def _guards_not_timed() -> Iterator[None]:
+    """Dynamo times the guards of each graph for its log, and empties the caches of the processor before: 25 ms."""
+    import torch._dynamo.guards as guards
+
+    timed = getattr(guards, "profile_guard_manager", None)
+    if timed is None:
+        yield
+        return
+    guards.profile_guard_manager = lambda *arguments: 0.0  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        guards.profile_guard_manager = timed
+
+
 def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynamic: bool | None = None) -> Captured:
     """Capture ``module`` as one graph, as ``torch.compile(fullgraph=True)`` does, without running it."""
     captured = Captured()
@@ -258,7 +275,7 @@ def compiled_whole(module: Callable, args: tuple, kwargs: dict[str, Any], dynami
 
     torch.compiler.reset()
     try:
-        with quiet(), _distributions_as_dynamo_has_them():
+        with quiet(), _guards_not_timed(), _distributions_as_dynamo_has_them():
             torch.compile(module, fullgraph=True, backend=stop, dynamic=dynamic)(*args, **kwargs)
     except _Stop:
         pass
@@ -297,7 +314,7 @@ def compiled_parts(
     torch.compiler.reset()
     try:
         logs = logged("graph_breaks", "recompiles")
-        with quiet(), _distributions_as_dynamo_has_them(), logs as captured.log:
+        with quiet(), _guards_not_timed(), _distributions_as_dynamo_has_them(), logs as captured.log:
             run = torch.compile(module, backend=keep, dynamic=dynamic)
             for args, kwargs in calls:
                 with contextlib.suppress(_Stop):
@@ -335,7 +352,7 @@ def exported(
     import torch.export
 
     try:
-        with quiet():
+        with quiet(), _guards_not_timed() if strict else contextlib.nullcontext():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     finally:
         if strict:  # Dynamo keeps state

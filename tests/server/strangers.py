@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ def judged(
     tmp_path_factory: pytest.TempPathFactory,
     files: Mapping[str, str],
     prepare: Callable[[Path], object] = lambda folder: None,
+    arguments: Sequence[str] = ("--quick",),
 ) -> dict[str, Any]:
     """By path and name of the class, what one run of the command says of it; and the findings of each file by its
     path. ``begun`` names the files that programs have made, ``coverage`` is that of the run."""
@@ -28,7 +29,7 @@ def judged(
         (folder / name).write_text(text)
     prepare(folder)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = warm_fxlens("check", ".", "--quick", "--all", "--format", "json", "--jobs", "2")
+    command = warm_fxlens("check", ".", "--all", "--format", "json", "--jobs", "2", *arguments)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     said = json.loads(done.stdout)
     found: dict[str, Any] = {"coverage": said["coverage"]}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from strangers import judged
+
+WARM = "captures"
 
 HELPER = """import torch
 
@@ -93,21 +92,10 @@ class Plain(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("absent")
-    (folder / "grids.py").write_text(HELPER)
-    (folder / "models.py").write_text(FILE)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def said(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))}
-    command = [sys.executable, "-m", "fxlens", "check", ".", "--all", "--format", "json", "--jobs", "2"]
-    command += ["--captures", "fx,export,compile"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
-    (file,) = [each for each in json.loads(done.stdout)["files"] if each["targets"]]
-    return file
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    files = {"grids.py": HELPER, "models.py": FILE}
+    found = judged(tmp_path_factory, files, arguments=["--captures", "fx,export,compile"])
+    return {"findings": found["models.py"], "targets": [each for name, each in found.items() if "::" in name]}
 
 
 def test_inputs_are_found_and_the_obstacle_is_named(said: dict[str, Any]):
@@ -131,7 +119,7 @@ def test_the_captures_are_judged(said: dict[str, Any]):
         )
 
 
-def test_a_graph_keeps_the_request(folder: Path):
+def test_a_graph_keeps_the_request():
     """`cuda` is a node, as in torch.fx's graph, and the model can be called with data."""
     import torch
     from fxlens.worker import alone

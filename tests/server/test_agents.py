@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check_command import waits_for
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 from fxlens.index import files as indexed
 from fxlens.mcp.asking import Asking, Folder
 from fxlens.mcp.questions import QUESTIONS
 from lsp_client import Client
-from test_check import waits_for
 from test_mcp import SMALL, ask
 from test_notebook_cells import Book
 from test_notebooks import notebook

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from warm_python import warm_fxlens
-
-BROKEN = """import torch
-from torch import nn
-
-
-# fxlens: Gate(4) <- torch.randn(2, 4)
-class Gate(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-
-    def forward(self, x):
-        label = "naïve 🙂"; n = len(x)
-        if x.sum() > 0:
-            x = x * n
-        return self.linear(x)
-"""
+from check_command import BROKEN, fxlens, waits_for
 
 CLEAN = """import torch
 from torch import nn
@@ -118,19 +100,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nothing.py").write_text("raise SystemExit('never executed: it mentions no model')\n")
     (folder / "half.py").write_text("class Net(:\n")
     return folder
-
-
-def waits_for(file: Path) -> str:
-    """Statements that end once the file is there."""
-    return f"import os, time\nwhile not os.path.exists({str(file)!r}):\n    time.sleep(0.02)\n"
-
-
-def fxlens(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
-    command = warm_fxlens(*arguments)
-    environment.setdefault("XDG_CACHE_HOME", str(cwd / ".cache"))
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}, timeout=250
-    )
 
 
 @pytest.fixture(scope="module")
@@ -314,65 +283,6 @@ def test_graph_and_code(project: Path):
     assert missing.returncode == 2 and "Outer" in missing.stderr
 
 
-def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
-    path = tmp_path / "net.py"
-    before = BROKEN.replace("\n", "\r\n")
-    path.write_bytes(before.encode())
-    shown = fxlens("check", "net.py", "--diff", cwd=tmp_path)
-    assert path.read_bytes() == before.encode()
-    assert '+torch.fx.wrap("_gate_x")' in shown.stdout and shown.returncode == 1
-    done = fxlens("check", "net.py", "--fix", "--format", "json", cwd=tmp_path)
-    (file,) = json.loads(done.stdout)["files"]
-    assert done.returncode == 0 and file["findings"] == [] and file["targets"][0]["status"] == "traced"
-    assert "torch.fx.wrap: _gate_x" in done.stderr
-    after = path.read_bytes().decode()
-    assert after.count("\r\n") == after.count("\n") and "naïve 🙂" in after
-    assert {name for name in os.listdir(tmp_path) if not name.startswith("__")} == {"net.py", ".cache"}
-
-
-def test_records_of_unchanged_files_are_kept(tmp_path: Path):
-    from fxlens.checking.cache import Cache
-    from fxlens.ipc.request import Request
-    from fxlens.record import empty_record
-    from fxlens.sources.files import began_now
-
-    helper = tmp_path / "helper.py"
-    helper.write_text("A = 1\n")
-    began = helper.stat().st_ctime_ns + 1
-    cache = Cache(sys.executable, tmp_path / "cache")
-    request = Request(str(tmp_path / "net.py"), "text")
-    record = {**empty_record(request.path), "files": [str(helper)]}
-    assert cache.get(request, True) is None
-    cache.put(request, True, record, began)
-    assert cache.get(request, True) == record
-    now = Cache(sys.executable, tmp_path / "cache")
-    assert now.may_have(request.path, "text") and not now.may_have(request.path, "other")
-    (tmp_path / "package").mkdir()
-    assert Cache(sys.executable, tmp_path / "cache").get(request, True) == record
-    (tmp_path / "package" / "__init__.py").touch()
-    assert Cache(sys.executable, tmp_path / "cache").get(request, True) is None, "it may come before what was imported"
-    (tmp_path / "package" / "__init__.py").unlink()
-    assert cache.get(request, False) is None
-    assert cache.get(Request(request.path, "other"), True) is None
-    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
-    helper.write_text("A = 2\n")
-    assert cache.get(request, True) is None
-    for code in ("FX301", "FX304", "FX305", "FX309"):
-        passing = Request(request.path, code)
-        cache.put(
-            passing,
-            True,
-            {**record, "findings": [{"code": code, "message": "", "span": None, "target": None}]},
-            began_now(),
-        )
-        assert cache.get(passing, True) is None
-    cache.put(request, True, record, began)
-    assert cache.get(request, True) is None, "the helper was saved after the check began"
-    for path in (tmp_path / "cache").iterdir():
-        path.write_text("[broken")
-    assert cache.get(request, True) is None
-
-
 def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
     """Each with the results of others, and always an exit status that reports it."""
     (tmp_path / "net.py").write_text(BROKEN)
@@ -384,43 +294,15 @@ def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
-def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tmp_path: Path):
-    from fxlens.checking.cache import environment_of
-
-    python = tmp_path / "bin" / "python"
-    record = tmp_path / "lib" / "python3.12" / "site-packages" / "torch-2.13.0.dist-info" / "RECORD"
-    for path in (python, record):
-        path.parent.mkdir(parents=True)
-        path.write_text("torch/__init__.py,sha256=a,1\n")
-    before = environment_of(str(python))
-    os.utime(record, (1, 1))
-    os.utime(record.parents[1], (1, 1))
-    assert environment_of(str(python)) == before
-    record.write_text("torch/__init__.py,sha256=b,1\n")
-    assert environment_of(str(python)) != before
-
-
 @pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     import psutil
 
     for number in range(6):
         (tmp_path / f"m{number}.py").write_text(BROKEN.replace("x * n", f"x * n + {number}"), encoding="utf-8")
-    local = fxlens("check", ".", "--quick", "--no-cache", "--format", "json", cwd=tmp_path)
-    command = [
-        sys.executable,
-        "-m",
-        "fxlens",
-        "check",
-        ".",
-        "--quick",
-        "--no-cache",
-        "--format",
-        "json",
-        "--jobs",
-        "2",
-        "--ray",
-    ]
+    check = ["check", ".", "--quick", "--no-cache", "--format", "json"]
+    local = fxlens(*check, cwd=tmp_path)
+    command = [sys.executable, "-m", "fxlens", *check, "--jobs", "2", "--ray"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     killed = None
     until = time.monotonic() + 250
@@ -472,118 +354,6 @@ def test_lowering_is_judged_where_it_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "fxlens.toml").write_text('[severity]\nFX4 = "error"\n')
     assert codes() == (1, [("FX401", "error")])
     assert codes() == (1, [("FX401", "error")]), "from the cache"
-
-
-def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
-    """By the command line, by the project, by a comment: the other problem is fixed."""
-    path = tmp_path / "net.py"
-    ignored = ("if x.sum() > 0:  # fxlens: ignore[FX101]", "len(x)", "assert x.max() < 9")
-    text = BROKEN.replace("if x.sum() > 0:", f"{ignored[2]}\n        {ignored[0]}")
-    path.write_text(text.replace("return", "if x.min() > 0:\n            x = -x\n        return"), encoding="utf-8")
-    (tmp_path / "fxlens.toml").write_text('[severity]\nFX104 = "off"\n')
-    done = fxlens("check", "net.py", "--fix", "--ignore", "FX120", cwd=tmp_path)
-    after = path.read_text(encoding="utf-8")
-    assert all(each in after for each in ignored), after
-    assert "        if x.min()" not in after and "torch.fx.wrap(" in after, done.stderr
-
-
-DYING = """\
-import os
-
-import torch
-from torch import nn
-
-
-class Dies(nn.Module):
-    def forward(self, x):
-        if "len" not in Dies.forward.__code__.co_names:
-            os._exit(9)  # once it is fixed
-        return x / len(x)
-
-
-class Lives(nn.Module):
-    def forward(self, x):
-        return x + len(x)
-"""
-
-
-def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path: Path):
-    path = tmp_path / "net.py"
-    path.write_text(DYING, encoding="utf-8")
-    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
-    assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
-
-
-ASSUMES = """import torch
-from torch import nn
-
-
-# fxlens: Net() <- torch.rand(3, 4)
-class Net(nn.Module):
-    def forward(self, x):
-        self.last = x.softmax(-1)
-        return self.last * x
-"""
-
-
-def test_fixes_that_assume_something_are_applied_only_if_asked_for(tmp_path: Path):
-    path = tmp_path / "net.py"
-    path.write_text(ASSUMES, encoding="utf-8")
-    done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
-    assert path.read_text(encoding="utf-8") == ASSUMES
-    assert "fix (right only if nobody else reads the attribute): Use a local variable: last" in done.stdout
-    assert "1 problem left whose fixes assume what the code does not say; --unsafe-fixes applies them" in done.stderr
-    done = fxlens("check", "net.py", "--fix", "--unsafe-fixes", cwd=tmp_path)
-    assert path.read_text(encoding="utf-8") == ASSUMES.replace("self.last", "last") and "FX209" not in done.stdout
-    assert "net.py: fixed: Use a local variable: last" in done.stderr and "problem left" not in done.stderr
-    alone = fxlens("check", "net.py", "--unsafe-fixes", cwd=tmp_path)
-    assert (alone.returncode, alone.stdout) == (2, "") and "works with --fix or --diff only" in alone.stderr
-
-
-def test_fix_of_a_file_that_another_one_fixed_goes_on_from_there(tmp_path: Path):
-    """Both files lead to the same line, and each has one of its own."""
-    part = "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x / len(x)\n"
-    lone = "\n\nclass Lone(nn.Module):\n    def forward(self, x):\n        return x + len(x)\n"
-    whole = (
-        "from torch import nn\nfrom part import Part\n\n\nclass Whole(nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.linear, self.part = nn.Linear(4, 4), Part()\n\n"
-        "    def forward(self, x):\n        return self.part(self.linear(x))\n"
-    )
-    (tmp_path / "part.py").write_text(part + lone)
-    (tmp_path / "a_whole.py").write_text(whole)
-    done = fxlens("check", ".", "--fix", cwd=tmp_path)
-    assert "len(x)" not in (tmp_path / "part.py").read_text() and "not fixed" not in done.stderr, done.stderr
-
-
-OPTIONAL = """\
-from torch import nn
-
-try:
-    from kit import extras
-except ImportError:
-    extras = None
-
-
-class Net(nn.Module):
-    def forward(self, x):
-        return x if extras is None else extras.act(x)
-"""
-
-
-def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_path: Path):
-    (tmp_path / "net.py").write_text(OPTIONAL)
-    (tmp_path / "kit").mkdir()
-    (tmp_path / "kit" / "__init__.py").write_text("")
-
-    def codes() -> list[str]:
-        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
-        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
-
-    assert codes() == []
-    (tmp_path / "kit" / "extras.py").write_text("def act(x):\n    return x * len(x)\n")
-    assert codes() == ["FX120"]
-    (tmp_path / "kit" / "extras.py").unlink()
-    assert codes() == []
 
 
 def test_an_import_that_fails_in_another_file_names_its_line(tmp_path: Path):

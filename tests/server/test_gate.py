@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from check_command import BROKEN, fxlens
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
 from fxlens.record import Finding, empty_record, finding, span
-from test_check import BROKEN, fxlens
 
 ROOT = Path(__file__).parents[2]
 

@@ -83,3 +83,25 @@ def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_pa
     index.update(str(elsewhere))
     index.update(str(foreign))
     assert not index.workspace.facts and not index.workspace.configuration_files
+
+
+IMPORTED = """\
+import sys
+
+from torch import nn
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def forward(self, x):
+        names = [*sys.modules]
+        raise RuntimeError(" ".join(names[names.index("fxlib.diagnosis.fixes.loaded") + 1 :]))
+"""
+
+
+def test_a_job_imports_nothing_that_others_import_too(shared: Client, folder: Path):
+    """That is done once, in the process that it is a fork of."""
+    with shared.lent(deadline=60) as client:
+        (found,) = client.diagnostics(client.open(folder / "net_of_a_job.py", IMPORTED))
+    assert "RuntimeError: net_of_a_job" in found["message"], found["message"]
+    assert "RuntimeError: net_of_a_job " not in found["message"], found["message"]

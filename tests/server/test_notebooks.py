@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
+from check_command import fxlens
 from fxlens.sources.files import LONG
 from fxlens.sources.notebook import Notebook
-from test_check import fxlens
 
 CELLS = [
     ("markdown", "# Title\nclass Net: prose"),

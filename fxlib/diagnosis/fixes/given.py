@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
@@ -41,7 +42,14 @@ def _inside(source: Source, node: ast.Name) -> Iterator[ast.AST | None]:
         above = source.parents.get(above)
 
 
-def _in_scope(source: Source, name: str, function: FunctionNode | None) -> Given:
+@lru_cache(maxsize=1024)
+def _in_scope(
+    source: Source, name: str, function: FunctionNode | None
+) -> tuple[tuple[ast.AST | None, FunctionNode | None], ...]:
+    return tuple(_of_scope(source, name, function))
+
+
+def _of_scope(source: Source, name: str, function: FunctionNode | None) -> Given:
     if function is None:
         yield from ((value, None) for value in _bound(source.tree.body, name))
         return

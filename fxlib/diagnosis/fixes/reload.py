@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from fxlib.capture import wrapping
 from fxlib.diagnosis.fixes import read_file
+from fxlib.diagnosis.fixes.loaded import Loaded
 from fxlib.interop import torch_side
 
 __all__ = ["forget", "load_file", "registrations_dropped"]
@@ -99,13 +100,13 @@ class _TextLoader(importlib.abc.Loader):
         exec(compile(self.text, self.file, "exec", dont_inherit=True), module.__dict__)
 
 
-def forget(known: set[str]) -> None:
+def forget(known: Loaded) -> None:
     """Drop the user's modules that a load imported, so that the next load executes the edited texts.
 
     Modules of the standard library and of installed packages stay.
     """
     kept = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
-    for name in set(sys.modules) - known:
+    for name in known.since():
         file = getattr(sys.modules[name], "__file__", None)
         own = name.split(".")[0] in ("fxlib", "fxlens")
         if file is not None and not own and not any(os.path.realpath(file).startswith(k + os.sep) for k in kept):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from fxlib.diagnosis.fixes import read_file
 from fxlib.diagnosis.fixes.compare import Outcome, seed_all, state_of, take_weights
 from fxlib.diagnosis.fixes.example import Example, Given, Lacking, nothing, positional
+from fxlib.diagnosis.fixes.loaded import Loaded
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.same_code import runs_the_same
 from fxlib.diagnosis.fixes.verdict import Verdict
@@ -140,7 +140,7 @@ class Sides:
     def _names_of(self, texts: dict[str, str]) -> Iterator[dict[str, Any]]:
         """The names that expressions may use, from the file executed with ``texts`` in place of files; it is forgotten
         on exit."""
-        known = set(sys.modules)
+        known = Loaded()
         # Otherwise linecache has the lines of the text before, in which functions of this text are not found.
         for file in _edited:
             linecache.cache.pop(file, None)

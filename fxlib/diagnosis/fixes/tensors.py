@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.fix import Site
@@ -202,12 +203,7 @@ class _Asked:
         name = node.id
         if not self._is_local(node, function) or is_inner(self.source, node):
             return False
-        stores = [
-            (each.lineno, each.col_offset)
-            for each in ast.walk(function)
-            if isinstance(each, ast.Name) and each.id == name and not isinstance(each.ctx, ast.Load)
-        ]
-        leaves = [(n.lineno, n.col_offset) for n in _own(function) if isinstance(n, _LEAVING)]
+        stores, leaves = _stores(function).get(name, []), _leaves(function)
         loop: ast.AST | None = None
         child: ast.AST = at
         while (parent := self.source.parents.get(child)) is not None and not isinstance(parent, ast.Try):
@@ -255,6 +251,22 @@ def _is_number(node: ast.expr) -> bool:
 
 
 _LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Await)
+
+
+@lru_cache(maxsize=256)
+def _stores(function: FunctionNode) -> dict[str, list[tuple[int, int]]]:
+    """Where each name gets a value in a function, or in one inside of it."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for each in ast.walk(function):
+        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+            found.setdefault(each.id, []).append((each.lineno, each.col_offset))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _leaves(function: FunctionNode) -> list[tuple[int, int]]:
+    """Where a function may end, or a loop in it, before its last statement."""
+    return [(each.lineno, each.col_offset) for each in _own(function) if isinstance(each, _LEAVING)]
 
 
 def _is_annotated(annotation: ast.expr | None) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import logging
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -57,8 +56,9 @@ class Model(TypedDict):
 def work(job: Job) -> None:
     """Events: ``captured`` for each model, again with each further verdict; ``end``."""
     from fxlens.worker import alone, capturing, user_file  # noqa: F401
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
-    known = frozenset(sys.modules)
+    known = Loaded()
     models: dict[str, Model] = job.message["models"]
     wanted: list[str] = job.message["captures"]
     tree = ast.parse(job.text)

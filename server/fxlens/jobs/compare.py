@@ -45,6 +45,7 @@ def work(job: Job) -> None:
     from fxlib.diagnosis.comparison.of_example import Comparing
     from fxlib.diagnosis.comparison.sides import Tracing
     from fxlib.diagnosis.engine.search import unhindered
+    from fxlib.diagnosis.fixes.loaded import Loaded
     from fxlib.diagnosis.fixes.reload import forget, registrations_dropped
 
     load = user_file.loader(job)
@@ -52,9 +53,7 @@ def work(job: Job) -> None:
 
     @contextlib.contextmanager
     def loaded() -> Iterator[dict[str, Any]]:
-        import sys
-
-        known = set(sys.modules)
+        known = Loaded()
         with registrations_dropped():
             try:
                 yield {**scope.names(), **vars(load(job.path, {}))}

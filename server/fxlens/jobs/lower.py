@@ -36,9 +36,10 @@ _EXPORT_SECONDS = 60.0
 def work(job: Job) -> None:
     """With ``preview`` among the options: a preview."""
     from fxlens.worker import one_model, user_file
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
     options = job.message["options"]
-    known = frozenset(sys.modules)
+    known = Loaded()
     if options.get("preview") is True:
         one_model.answer(job, lambda: _preview(job, options))
         job.send("end", third_party=[*user_file.imported_files(known)[1], *lowering_hints.imported(known)])

@@ -19,6 +19,7 @@ from fxlens.sources.targets import Source, Target
 if TYPE_CHECKING:
     from fxlens.host.pool import Pool
     from fxlens.worker.job import Job
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,12 @@ class Model(TypedDict):
 def work(job: Job) -> None:
     """Events: ``lowering`` with the findings of each model of the message, or a ``note`` that says what is missing."""
     from fxlens.worker import alone, user_file
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
     if importlib.util.find_spec("onnx_ir") is None:
         job.send("note", text=f"{sys.executable} has no onnx_ir, {_MISSING}")
         return
-    known = frozenset(sys.modules)
+    known = Loaded()
     models: dict[str, Model] = job.message["models"]
     tree = ast.parse(job.text)
     job.step("import")
@@ -60,10 +62,10 @@ def work(job: Job) -> None:
     job.send("end", third_party=[*user_file.imported_files(known)[1], *imported(known)])
 
 
-def imported(known: frozenset[str]) -> list[str]:
+def imported(known: Loaded) -> list[str]:
     """The modules of fxlib's lowering that were imported besides ``known``, and are worth importing before the next
     job."""
-    return [_CHECK] if _CHECK in sys.modules and _CHECK not in known else []
+    return [_CHECK] if _CHECK in known.since() else []
 
 
 def _findings(job: Job, namespace: Any, target: Target) -> list[Finding]:

@@ -7,7 +7,6 @@ dies, the current model gets the finding, and the others are traced in a new pro
 from __future__ import annotations
 
 import ast
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -45,79 +44,18 @@ def work(job: Job) -> None:
     ``end``.  For a kept file also ``unfit`` if it has to be executed again, ``same`` for a model that an edit has not
     changed, ``unknown`` if that is unclear for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
     rehearsal."""
-    from fxlens.worker import (
-        construct,
-        definitions,
-        isolation,
-        kept,
-        models,
-        outside,
-        pages,
-        placeholders,
-        problems,
-        reading,
-        unchanged,
-        user_file,
-    )
+    from fxlens.worker import isolation, kept, models, pages, user_file
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
     started = time.perf_counter()
-    known = kept.modules_before() if kept.is_there() else frozenset(sys.modules)
+    known = kept.modules_before() if kept.is_there() else Loaded()
     replaced = user_file.Replaced()
-    namespace: ModuleType | None = None
-    if grafted := kept.grafted(job) if kept.is_there() else None:
-        read, namespace = grafted
-    else:
-        try:
-            tree = ast.parse(job.text)
-        except parsing.ERRORS as error:
-            job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
-            return
-        if not targets.may_have_models(tree, job.text) and not job.config_targets:
-            job.send("diagnosed")
-            job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
-            return
-        read = reading.whole(job, tree)
-        job.step("import")
-        namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
-        if namespace is None and kept.is_there():
-            job.send("unfit")
-            return
-    found = read.found.targets
-    known_of.add(found, job.known)
-    if namespace is not None and job.tracer is not None:
-        try:
-            job.tracer.load()
-        except BaseException as error:
-            job.send("findings", findings=[problems.unusable_tracer(job, error)])
-            job.tracer = None
+    opened = _opened(job, replaced)
+    if opened is None:
+        return
+    read, namespace = opened
     imported = time.perf_counter()
-    traced = []
-    late: dict[str, tuple[str, int]] = {}
-    before = unchanged.Nothing()
-    if namespace is not None:
-        skip = set(job.message["skip"])
-        wanted = [each for each in found if construct.is_model(namespace, each)]
-        if wanted and replaced:
-            job.send("findings", findings=[problems.replaced(job, read.tree, replaced)])
-        if replaced.raised is not None:
-            for each in definitions.lost(read.tree, namespace, found):
-                about = record.target(each.name, problems.name_span(job, each))
-                reason = "the statement that defines it raises"
-                job.send("target", target={**about, "status": "skipped", "reason": reason})
-        for each in wanted:
-            each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
-        left = [each for each in wanted if each.name not in skip]
-        if kept.is_there() and not skip:
-            before = _before(job, read, namespace)
-        with before.watching():
-            traced = models.trace_all(job, namespace, left, read.own_device, before)
-        late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
-        former = {name: at for name, at in placeholders.former().items() if name not in replaced.former}
-        if late or former:
-            more = user_file.Replaced(late, former=former)
-            job.send("findings", findings=[problems.replaced(job, read.tree, more)])
-        if wanted and outside.notes:
-            job.send("findings", findings=problems.from_outside(job, found))
+    traced, rehearsal = ([], None) if namespace is None else _judged(job, read, namespace, replaced)
     diagnosed = time.perf_counter()
     job.send("diagnosed")
     if job.message.get("rehearse"):
@@ -135,9 +73,86 @@ def work(job: Job) -> None:
     }
     files = sorted({*files, *read.found.tests})
     job.send("end", files=files, asked=read.found.asked, third_party=packages, timings=timings)
+    if rehearsal is not None:
+        job.send("learnt", **rehearsal.learnt(known))
+
+
+def _opened(job: Job, replaced: user_file.Replaced) -> tuple[reading.Reading, ModuleType | None] | None:
+    """What the text says, and the executed module, which is missing if that failed.  None if there is nothing to judge,
+    or the file has to be executed again: that is sent."""
+    from fxlens.worker import kept, problems, reading
+
+    namespace: ModuleType | None
+    if grafted := kept.grafted(job) if kept.is_there() else None:
+        read, namespace = grafted
+    else:
+        try:
+            tree = ast.parse(job.text)
+        except parsing.ERRORS as error:
+            job.send("findings", findings=[parsing.syntax_finding(error, job.text, job.path)])
+            return None
+        if not targets.may_have_models(tree, job.text) and not job.config_targets:
+            job.send("diagnosed")
+            job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
+            return None
+        read = reading.whole(job, tree)
+        job.step("import")
+        namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+        if namespace is None and kept.is_there():
+            job.send("unfit")
+            return None
+    known_of.add(read.found.targets, job.known)
+    if namespace is not None and job.tracer is not None:
+        try:
+            job.tracer.load()
+        except BaseException as error:
+            job.send("findings", findings=[problems.unusable_tracer(job, error)])
+            job.tracer = None
+    return read, namespace
+
+
+def _judged(
+    job: Job, read: reading.Reading, namespace: ModuleType, replaced: user_file.Replaced
+) -> tuple[list[Any], unchanged.Rehearsal | None]:
+    """The traced models, and the rehearsal if it tells what later edits leave as it is."""
+    from fxlens.worker import (
+        construct,
+        definitions,
+        kept,
+        models,
+        outside,
+        placeholders,
+        problems,
+        unchanged,
+        user_file,
+    )
+
+    found = read.found.targets
+    skip = set(job.message["skip"])
+    wanted = [each for each in found if construct.is_model(namespace, each)]
+    if wanted and replaced:
+        job.send("findings", findings=[problems.replaced(job, read.tree, replaced)])
+    if replaced.raised is not None:
+        for each in definitions.lost(read.tree, namespace, found):
+            about = record.target(each.name, problems.name_span(job, each))
+            job.send("target", target={**about, "status": "skipped", "reason": "the statement that defines it raises"})
+    for each in wanted:
+        each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
+    left = [each for each in wanted if each.name not in skip]
+    before = _before(job, read, namespace) if kept.is_there() and not skip else unchanged.Nothing()
+    with before.watching():
+        traced = models.trace_all(job, namespace, left, read.own_device, before)
+    late = {name: at for name, at in placeholders.replaced().items() if name not in replaced.modules}
+    former = {name: at for name, at in placeholders.former().items() if name not in replaced.former}
+    if late or former:
+        more = user_file.Replaced(late, former=former)
+        job.send("findings", findings=[problems.replaced(job, read.tree, more)])
+    if wanted and outside.notes:
+        job.send("findings", findings=problems.from_outside(job, found))
     # A model that is not traced again would not import what a placeholder replaced, nor fetch anything.
-    if isinstance(before, unchanged.Rehearsal) and not late and not former and not outside.notes:
-        job.send("learnt", **before.learnt(known))
+    if not isinstance(before, unchanged.Rehearsal) or late or former or outside.notes:
+        return traced, None
+    return traced, before
 
 
 def _before(job: Job, read: reading.Reading, namespace: ModuleType) -> unchanged.Nothing:

@@ -283,6 +283,7 @@ def import_modules(names: list[str]) -> None:
     for name in names:
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
+    importlib.import_module("fxlib.diagnosis.fixes.loaded").note()
     gc.collect()
     gc.freeze()
 

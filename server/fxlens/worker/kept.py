@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fxlens.ipc.processes import children_of
 from fxlens.ipc.protocol import Json
@@ -32,6 +32,9 @@ from fxlens.sources.targets import Target
 from . import assumed, candidates, codes, construct, main_block, outside, pages, placeholders, reading, user_file
 from .assume import sandbox
 from .job import Job
+
+if TYPE_CHECKING:
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
 _HARMLESS = ("staticmethod", "classmethod", "property", "abstractmethod", "override", "no_grad", "inference_mode")
 """Decorators that do not read the code of a function; others may, like ``torch.jit.script``."""
@@ -65,7 +68,7 @@ class Kept:
     namespace: ModuleType
     loader: user_file.OverlayLoader
     code: CodeType
-    known: frozenset[str]
+    known: Loaded
     files: dict[str, object]
     printed: bytes
     ran: dict[int, CodeType] = field(default_factory=dict)
@@ -97,12 +100,13 @@ def prepare(message: Json) -> None:
     global _kept
     from fxlib.diagnosis.detectors import LOOKERS
     from fxlib.diagnosis.engine.instrument import Instrumentation
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
     began = time.time_ns()
     job = _Silent(message)
     tree = ast.parse(job.text)
     targets = candidates.find(job, tree).targets
-    known = frozenset(sys.modules)
+    known = Loaded()
     ran: dict[int, CodeType] = {}
     read: dict[int, CodeType] = {}
     made: dict[Key, construct.Made] = {}
@@ -180,8 +184,8 @@ def get_ready(message: Json) -> None:
     pages.copy()
 
 
-def modules_before() -> frozenset[str]:
-    """The names of the modules that were loaded before the file was executed."""
+def modules_before() -> Loaded:
+    """The modules that were loaded before the file was executed."""
     assert _kept is not None
     return _kept.known
 

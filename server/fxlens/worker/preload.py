@@ -28,6 +28,16 @@ from . import (  # noqa: F401
 for kind in jobs.KINDS:
     jobs.named(kind)
 
-for name in ("numpy.random", "torch.utils.model_zoo", "torch._functorch.config"):
-    with contextlib.suppress(ImportError):  # trials of arguments seed the first and replace the second
+for name in (
+    "fxlib.diagnosis.comparison.of_example",
+    "fxlib.diagnosis.fixes.fix_all",
+    "fxlib.diagnosis.fixes.together",
+    "fxlib.diagnosis.lazy_layers",
+    "numpy.random",
+    "pty",
+    "resource",
+    "torch._functorch.config",
+    "torch.utils.model_zoo",
+):
+    with contextlib.suppress(ImportError):  # of systems; trials of arguments seed numpy and replace the last
         importlib.import_module(name)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fxlens.ipc.protocol import Json
 from fxlens.sources import positions, targets
@@ -23,6 +23,9 @@ from fxlens.sources.files import state_of
 
 from . import isolation, kept, moves, user_file
 from .scope import class_named
+
+if TYPE_CHECKING:
+    from fxlib.diagnosis.fixes.loaded import Loaded
 
 _WORDS = re.compile(r"[^\W\d]\w*")
 
@@ -113,7 +116,7 @@ class Rehearsal(Nothing):
     def called(self, name: str, said: Json) -> None:
         self._noted[name].called = said
 
-    def learnt(self, known: frozenset[str]) -> Json:
+    def learnt(self, known: Loaded) -> Json:
         """The data for `Earlier`; ``known`` are the modules loaded before the file was executed."""
         files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
         noted = {

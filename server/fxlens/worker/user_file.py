@@ -35,6 +35,8 @@ from .obstacles import Replaced, is_inside
 from .placeholders import PlaceholderFinder, PlaceholderModule, placeholder_finder
 
 if TYPE_CHECKING:
+    from fxlib.diagnosis.fixes.loaded import Loaded
+
     from .job import Job
 
 _MOST_TRIES = 12
@@ -205,6 +207,8 @@ def load(
     it defines. ``tree`` is the parsed text, if the caller has it. Other exceptions of user code are raised, including
     ``SystemExit``.
     """
+    from fxlib.diagnosis.fixes.loaded import Loaded
+
     overlays = {**overlays, path: text}
     for each, content in overlays.items():
         linecache.cache[each] = (len(content), None, content.splitlines(keepends=True), each)
@@ -219,12 +223,12 @@ def load(
         main_block.fill(names, tree or ast.parse(text), path)
 
     replaced = Replaced() if replaced is None else replaced
-    packages, known = 0, frozenset(sys.modules)
+    packages, known = 0, Loaded()
     none_required = script_arguments.none_required(path)
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
     programs.turn_off()
     stacks.make_quick()
-    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules():
+    with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules(path, text):
         for left in reversed(range(_MOST_TRIES)):
             try:
                 module = finder.executed[key(path)] = _execute(finder, name, path, text)
@@ -259,10 +263,10 @@ def load(
     raise AssertionError("the last try returns or raises")
 
 
-def _forget(finder: OverlayFinder, known: frozenset[str]) -> bool:
+def _forget(finder: OverlayFinder, known: Loaded) -> bool:
     """Forgets workspace modules that are not ``known``, so that they are imported again. Returns whether there were
     any."""
-    files = {name: getattr(sys.modules[name], "__file__", None) for name in sys.modules if name not in known}
+    files = {name: getattr(sys.modules[name], "__file__", None) for name in known.since()}
     own = [
         name
         for name, file in files.items()
@@ -274,15 +278,17 @@ def _forget(finder: OverlayFinder, known: frozenset[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _keeping_modules() -> Iterator[None]:
-    """Restores loaded modules, since a documentation's configuration may replace them by mocks."""
-    before = dict(sys.modules)
+def _keeping_modules(path: str, text: str) -> Iterator[None]:
+    """Restores loaded modules, since a documentation's configuration may replace them by mocks: where the text, or
+    something that it imports, can reach them."""
+    from fxlib.diagnosis.fixes.loaded import Loaded
+
+    before = Loaded()
     try:
         yield
     finally:
-        for name, module in before.items():
-            if name in sys.modules and not isinstance(sys.modules[name], ModuleType):
-                sys.modules[name] = module
+        if "sys" in text or imported_files(before) != ([path], []):
+            before.put_back()
 
 
 def _has_code(folder: str) -> bool:
@@ -339,7 +345,7 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
     return module
 
 
-def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
+def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
     """Imports besides the modules in ``known``: files of the workspace, and installed modules in import order.
 
     When one of the files changes, or is created if an import looked for it, the result is out of date. The modules are
@@ -347,7 +353,7 @@ def imported_files(known: frozenset[str]) -> tuple[list[str], list[str]]:
     """
     finder = next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
     files, packages = set(), []
-    for name in [name for name in sys.modules if name not in known]:
+    for name in known.since():
         file = getattr(sys.modules.get(name), "__file__", None)
         if not isinstance(file, str):
             continue

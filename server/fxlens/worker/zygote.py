@@ -66,6 +66,7 @@ def preload() -> dict:
     importlib.import_module("fxlens.worker.warmup").run()
     importlib.import_module("fxlens.worker.bytecode").keep_elsewhere()
     importlib.import_module("fxlens.worker.text_warnings").leave_out()
+    importlib.import_module("fxlib.diagnosis.fixes.loaded").note()
     gc.freeze()
     gc.enable()
     return hello

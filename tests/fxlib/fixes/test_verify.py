@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.fixes import Edit, Fix, apply_fix, propose
 from fxlib.diagnosis.fixes.example import Example
 from fxlib.diagnosis.fixes.fix_all import Target, fix_all
+from fxlib.diagnosis.fixes.loaded import Loaded
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.verify import Checker, verify
 
@@ -46,7 +46,7 @@ def settled(checker: Checker, code: str) -> dict[str, object]:
 
 def traced_equals_eager(path: Path, texts: dict[str, str], construct: str, inputs: str) -> bool:
     """torch.fx itself traces the edited file, and the trace agrees with eager."""
-    known = set(sys.modules)
+    known = Loaded()
     try:
         with registrations_dropped():
             module = load_file(str(path), texts)

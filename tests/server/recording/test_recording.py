@@ -83,7 +83,7 @@ def workspace(tmp_path):
 
 def record(workspace, *arguments, program=None, **options):
     program = program or [sys.executable, "train.py"]
-    command = [sys.executable, "-m", "fxlens", "record", *arguments, "--", *program]
+    command = warm_fxlens("record", *arguments, "--", *program)
     return subprocess.run(command, cwd=workspace, capture_output=True, text=True, timeout=240, **options)
 
 
