@@ -16,7 +16,7 @@ from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["names_itself", "noticed"]
 
-_OF_SCOPES = {"locals", "globals", "vars", "eval", "exec", "dir", "super", "__class__"}
+_OF_SCOPES = {"locals", "globals", "vars", "eval", "exec", "dir"}
 _FRAMES = re.compile(r"\b(_getframe|currentframe|numexpr)\b|inspect\.stack\b")
 _COMPUTING = {
     "abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max", "min", "print", "range", "round",
@@ -109,7 +109,7 @@ def _declared(made: ast.FunctionDef, scopes: list[FunctionNode]) -> str | None:
             return "a text names its own expression"
         if isinstance(node, ast.Global | ast.Nonlocal) and (found := mentioned.intersection(node.names)):
             return f"`{min(found)}` is declared {type(node).__name__.lower()}"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_SCOPES - {"super"}:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_SCOPES:
             return f"`{node.func.id}()` reads the names of the function"
     return None
 
@@ -160,16 +160,17 @@ def _read(node: ast.AST) -> Iterator[str]:
         yield from _read(each)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
-    stores = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    stores = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
     if stores or (isinstance(node, ast.Call) and not _is_plain(node.func)):
         yield ""
 
 
 def _is_plain(called: ast.expr) -> bool:
-    """Whether what is called computes with tensors or numbers, and draws nothing: a method of tensors, a function of
-    torch or math, some of Python's own."""
+    """Whether what is called computes with tensors or numbers, draws nothing and writes into none: a method of tensors,
+    a function of torch or math, some of Python's own."""
     if isinstance(called, ast.Name):
         return called.id in _COMPUTING
-    if not isinstance(called, ast.Attribute) or _DRAWS.search(called.attr):
+    text = ast.unparse(called)
+    if not isinstance(called, ast.Attribute) or called.attr.endswith("_") or _DRAWS.search(text):
         return False
-    return ast.unparse(called).split(".")[0] in _PACKAGES or hasattr(torch.Tensor, called.attr)
+    return text.split(".")[0] in _PACKAGES or hasattr(torch.Tensor, called.attr)

@@ -53,7 +53,7 @@ def torch_error(module: ModuleType, options: str = "{}") -> Exception | None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, 3)
+    signal.setitimer(signal.ITIMER_PROF, 3, 0.1)  # again where somebody takes the first one
     try:
         torch.fx.symbolic_trace(module.Net(), **eval(options, {"torch": torch, **vars(module)}))
     except Exception as error:
