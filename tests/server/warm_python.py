@@ -46,7 +46,8 @@ given, environment = sys.argv[1:], dict(os.environ)
 {ours}
 if not ours:
     os.execve({python!r}, [{python!r}, *given], environment)
-import _socket, marshal
+import _signal, _socket, marshal
+_signal.signal(_signal.SIGTERM, _signal.SIG_IGN)  # the process that it stands for sees its parent's end itself
 asked = marshal.dumps((given, environment, os.getcwd()))
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 server.connect(address)

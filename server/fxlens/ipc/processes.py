@@ -148,9 +148,9 @@ def end(pid: int) -> bool:
     return True
 
 
-def die_with_parent(parent: int) -> None:
-    """Linux: the kernel kills this process when the parent thread ends."""
-    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if sys.platform == "linux" else 0) and os.getppid() != parent:
+def die_with_parent(parent: int, how: int = signal.SIGTERM) -> None:
+    """Linux: the kernel sends a signal to this process when the parent thread ends."""
+    if _prctl(_PR_SET_PDEATHSIG, how) and os.getppid() != parent:
         _exit(1)
 
 

@@ -157,16 +157,16 @@ def trace(module: Any, diagnose: Callable[[], Any]) -> Any:
 @contextlib.contextmanager
 def _as_known(module: Any) -> Iterator[bool]:
     """Entered `alone` if the module needs it or did in an earlier text. Notes whether it still does."""
-    from fxlib.diagnosis.engine.absent_device import requests
+    from fxlib.diagnosis.engine import absent_device
 
     kind = type(module)
     is_alone = kind in _needing or kind in _needed
     with where(is_alone):
-        before = requests()
+        before = absent_device.requests()
         try:
             yield is_alone
         finally:
-            if is_alone and requests() > before:
+            if is_alone and absent_device.requests() > before:
                 _needing.add(kind)
 
 

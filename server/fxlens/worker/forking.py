@@ -191,7 +191,7 @@ class Zygote:
         os.close(self._wake_write)
         self.control.close()
         isolation.own_process_group()
-        processes.die_with_parent(parent)
+        processes.die_with_parent(parent, signal.SIGKILL)
 
     def notice(self) -> None:
         """Reports ended jobs. Their process ids stay reserved, since they are not reaped yet."""
