@@ -75,7 +75,7 @@ class CaptureChecker(Checker):
 
     def _completed(self, finding: Any, recipes: Any) -> Fix | None:
         """A fix combined with further ones for problems that it reveals, proven as a whole."""
-        started = [fix for fix in propose(finding, self.read, recipes) if fix.kind != "around"]
+        started = [fix for fix in propose(finding, self.read, recipes, project=True) if fix.kind != "around"]
         tries = 0
         for _ in range(_STEPS):
             further = []
@@ -97,7 +97,7 @@ class CaptureChecker(Checker):
         brought_up = self.brought_up(fix)
         texts = apply_fix(fix, self.read) if brought_up else {}
         for new in brought_up:
-            for each in propose(new, lambda path: texts[path] if path in texts else self.read(path)):
+            for each in propose(new, lambda path: texts[path] if path in texts else self.read(path), project=True):
                 if each.kind != "around" and each.id not in fix.id.split("+"):
                     yield joined(fix, each, self.read)
 

@@ -21,7 +21,6 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, text_of
 from fxlib.diagnosis.engine.values import Unknown, show
 from fxlib.diagnosis.report import Mutation, Related
-from fxlib.ir.arguments import map_aggregate
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
@@ -381,10 +380,21 @@ def numpy_numbers(search: Search) -> None:
     takes it for one."""
     run = search.best
     for node in run.nodes:
-        held: list[Any] = []
-        map_aggregate((node.args, node.kwargs), held.append)
-        if any(type(each).__module__ == "numpy" and repr(each).startswith("np.") for each in held):
+        if any(map(_is_numpys, (*node.args, *node.kwargs.values()))):
             run.add("FX239", run.place_of_node(node), node=node.name)
+
+
+def _is_numpys(value: Any) -> bool:
+    kind = type(value)
+    if kind is Node:
+        return False
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_numpys, value))
+    if isinstance(value, dict):
+        return any(map(_is_numpys, value.values()))
+    if kind is slice:
+        return any(map(_is_numpys, (value.start, value.stop, value.step)))
+    return kind.__module__ == "numpy" and repr(value).startswith("np.")
 
 
 ON_GRAPH = (

@@ -113,10 +113,9 @@ def propose(
             hazard = draft.hazard or (entry.assumes and f"right only if {entry.assumes}")
             if hazard is None and any(map(names_itself, source.ancestors(site.node))):
                 hazard = "the text that it stands in names it"
-            if entry.kind == "lift" and hazard is None:
-                own = [each for each in edits if each.file == source.file]
-                hazard = noticed(source, site.function, apply_edits(text, own))
-            hazard = hazard or (_of_others(site, entry) if project else None)
+            if entry.kind == "lift":
+                hazard = hazard or noticed(source, site.function, edits)
+            hazard = hazard or (_of_others(site, entry, edits) if project else None)
             fix = Fix(
                 entry.id,
                 draft.title,
@@ -132,10 +131,12 @@ def propose(
     return fixes
 
 
-def _of_others(site: Site, recipe: Recipe) -> str | None:
+def _of_others(site: Site, recipe: Recipe, edits: Iterable[Edit]) -> str | None:
     """What others do with the code that is changed, which no proof tries."""
-    if recipe.kind in ("lift", "wrap") and not any(map(_imports_torch, site.source.tree.body)):
-        return "torch.fx is then imported at the top, whatever guards the import of torch"
+    if recipe.kind in ("lift", "wrap"):
+        for file in {each.file for each in edits}:
+            if not any(map(_imports_torch, source_of(file, site.read(file) or "").tree.body)):
+                return "torch.fx is then imported at the top, whatever guards the import of torch"
     # As a decorator of a function, it scripts no method.
     script = _SCRIPT if site.source.class_of(site.node) is None else _OF_MODELS
     if recipe.kind == "lift" and (re.search(_OF_MODELS, site.source.text) or site.mentioned(script)):

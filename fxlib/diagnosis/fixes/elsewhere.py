@@ -19,7 +19,7 @@ _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
 _FILES, _BYTES = 1000, 8_000_000  # that are read of a project, and of a file an eighth
 _NOTEBOOK = 30_000_000  # with its pictures
-_SUFFIXES = (".py", ".ipynb", ".pyi")  # scripts may have none
+_SUFFIXES = (".py", ".ipynb", ".pyi")
 _OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _FRESH = 10  # seconds for which a text that was read is taken for that of the file
 
@@ -103,6 +103,11 @@ def _files(root: str) -> Iterator[str]:
             if each.is_dir(follow_symlinks=False):
                 if not each.name.startswith(".") and each.name not in _OTHERS:
                     todo.append(each.path)
-            elif (each.name.endswith(_SUFFIXES) or "." not in each.name) and each.is_file(follow_symlinks=False):
+            elif each.is_file(follow_symlinks=False) and (each.name.endswith(_SUFFIXES) or _is_program(each)):
                 count += 1
                 yield each.path
+
+
+def _is_program(entry: os.DirEntry[str]) -> bool:
+    """Whether it may be a script whose name has no suffix."""
+    return "." not in entry.name and bool(entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR)

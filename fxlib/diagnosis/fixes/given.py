@@ -130,9 +130,10 @@ def _item(value: ast.expr, index: int, count: int) -> ast.AST | None:
     return ast.Subscript(value, ast.Constant(index))
 
 
-def taken_away(function: ast.AST) -> set[str]:
+@lru_cache(maxsize=256)
+def taken_away(function: ast.AST) -> frozenset[str]:
     """The names that a function may leave without a value, or give one in another way than an assignment does."""
-    return {each for node in ast.walk(function) for each in _taken_away(node)}
+    return frozenset(each for node in ast.walk(function) for each in _taken_away(node))
 
 
 def _taken_away(node: ast.AST) -> Iterator[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from textwrap import dedent
 
 import torch
 
+from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import may_catch
 from fxlib.diagnosis.fixes.given import taken_away
+from fxlib.diagnosis.fixes.imports import Bindings
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["names_itself", "noticed"]
@@ -23,22 +26,22 @@ _COMPUTING = {
     "sum", "tuple", "zip",
 }  # fmt: skip
 _DRAWS = re.compile(r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial")
-_PACKAGES = {"torch", "F", "math", "np"}
+_PACKAGES = {"torch", "math", "numpy"}
 _CONSUMING = {"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"}
 _BINDING = (ast.Match, ast.Import, ast.ImportFrom)
 
 
-def noticed(source: Source, function: FunctionNode | None, text: str) -> str | None:
-    """How a function of a file, with those around it, may notice that ``text`` has code of it in new functions; None if
-    it cannot, or if there are none."""
+def noticed(source: Source, function: FunctionNode | None, edits: Iterable[Edit]) -> str | None:
+    """How a function of a file, with those around it, may notice that ``edits`` move code of it to new functions; None
+    if it cannot, or if there are none."""
     try:
-        after = ast.parse(text)
+        nodes = [node for each in edits for node in ast.walk(ast.parse(dedent(each.text).strip()))]
     except SyntaxError:
-        return None
-    made = [each for each in ast.walk(after) if isinstance(each, ast.FunctionDef) and each.name not in source.defined]
+        return "what moves cannot be read by itself"
+    made = [each for each in nodes if isinstance(each, ast.FunctionDef) and each.name not in source.defined]
     if made and _FRAMES.search(source.text):
         return "this file reads the names of calling functions"
-    calls = {name: each for each in ast.walk(after) if (name := _called(each)) is not None}
+    calls = {name: each for each in nodes if (name := _called(each)) is not None}
     scopes = list(_around(source, function))
     for each in made:
         found = _inside(each, scopes) or _declared(each, scopes)
@@ -118,7 +121,8 @@ def _given(source: Source, made: ast.FunctionDef, call: ast.AST | None, scopes: 
     """What a new function is given that may have changed, or not be there, when it is called."""
     if not isinstance(call, ast.Call):
         return None
-    read = [each for statement in made.body for each in _read(statement)]
+    bindings = Bindings.of(source)
+    read = [each for statement in made.body for each in _read(statement, bindings)]
     for parameter, given in zip([each.arg for each in made.args.args], call.args, strict=False):
         text = ast.unparse(given)
         if isinstance(given, ast.Attribute):
@@ -145,32 +149,32 @@ def _is_set(source: Source, scopes: list[FunctionNode], attribute: ast.Attribute
     )
 
 
-def _read(node: ast.AST) -> Iterator[str]:
+def _read(node: ast.AST, bindings: Bindings) -> Iterator[str]:
     """The names that code reads, in the order of evaluation, twice in a loop; an empty one for a call that may do
     anything."""
     parts = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
         parts.sort(key=lambda each: each is not node.value)
     if isinstance(node, ast.For):
-        yield from _read(node.iter)
+        yield from _read(node.iter, bindings)
         parts = [*node.body, *node.body, *node.orelse]
     elif isinstance(node, ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         parts = [*parts, *parts]
     for each in parts:
-        yield from _read(each)
+        yield from _read(each, bindings)
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     stores = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
-    if stores or (isinstance(node, ast.Call) and not _is_plain(node.func)):
+    if stores or (isinstance(node, ast.Call) and not _is_plain(node.func, bindings)):
         yield ""
 
 
-def _is_plain(called: ast.expr) -> bool:
+def _is_plain(called: ast.expr, bindings: Bindings) -> bool:
     """Whether what is called computes with tensors or numbers, draws nothing and writes into none: a method of tensors,
     a function of torch or math, some of Python's own."""
-    if isinstance(called, ast.Name):
-        return called.id in _COMPUTING
-    text = ast.unparse(called)
-    if not isinstance(called, ast.Attribute) or called.attr.endswith("_") or _DRAWS.search(text):
+    name = bindings.resolve(called) or ast.unparse(called)
+    if name.endswith("_") or _DRAWS.search(name):
         return False
-    return text.split(".")[0] in _PACKAGES or hasattr(torch.Tensor, called.attr)
+    if name.partition(".")[0] in _PACKAGES or name in _COMPUTING:
+        return True
+    return isinstance(called, ast.Attribute) and hasattr(torch.Tensor, called.attr)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from fxlib.diagnosis.fixes.evaluated import may_catch
 from fxlib.diagnosis.fixes.members import is_member_call, self_chain, self_name
@@ -40,10 +41,11 @@ class Flow:
     obstacle: str | None = None
 
 
-def local_names(function: ast.AST) -> set[str]:
+@lru_cache(maxsize=256)
+def local_names(function: ast.AST) -> frozenset[str]:
     """The parameters of a function and every name that it binds."""
     if isinstance(function, ast.Module):
-        return set()
+        return frozenset()
     arguments = function.args  # type: ignore[attr-defined]
     names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
     names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
@@ -51,7 +53,7 @@ def local_names(function: ast.AST) -> set[str]:
     collector = _Collector(None)
     for statement in body:
         collector.visit(statement)
-    return names | set(collector.writes) | collector.comprehension_free_writes
+    return frozenset(names | set(collector.writes) | collector.comprehension_free_writes)
 
 
 class _Collector(ast.NodeVisitor):
@@ -67,7 +69,7 @@ class _Collector(ast.NodeVisitor):
         self.obstacles: list[str] = []
         self.called: list[str] = []
         self.comprehension_free_writes: set[str] = set()
-        self._hidden: list[set[str]] = []
+        self._hidden: list[Collection[str]] = []
         self._loops = 0
 
     def _read(self, name: str) -> None:
@@ -346,7 +348,7 @@ def analyse(
     flow = Flow(self_attributes=collector.self_attributes)
     flow.obstacle = collector.obstacles[0] if collector.obstacles else None
     flow.always = collector.sure
-    scope = set()
+    scope: set[str] = set()
     outer: ast.AST | None = function
     while outer is not None:
         if isinstance(outer, FunctionNode | ast.Lambda):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 START_SECONDS = 120.0
 """Seconds from the start of a process to its hello."""
 _SILENT_SECONDS = 10.0
-"""Seconds without a hello after which the user is told."""
+"""Seconds without a hello after which the log says so."""
 _LINUX = sys.platform == "linux"
 EXIT_SECONDS = 5.0
 """Seconds from the end of a process's output to its end."""

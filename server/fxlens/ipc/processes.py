@@ -15,7 +15,6 @@ from typing import Any
 __all__ = [
     "TRACKER_SECONDS",
     "adopt_orphans",
-    "ask_to_end_with_parent",
     "children_of",
     "descendants_of",
     "die_with_parent",
@@ -157,11 +156,6 @@ def die_with_parent(parent: int, how: int = signal.SIGTERM) -> None:
 def outlive_parent() -> None:
     """Takes `die_with_parent` back: this process notices the parent's end itself from now on."""
     _prctl(_PR_SET_PDEATHSIG, 0)
-
-
-def ask_to_end_with_parent() -> None:
-    """Linux: this process gets SIGTERM when its parent ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def adopt_orphans() -> bool:

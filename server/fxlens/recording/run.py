@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def save(path: str, found: examples.Examples, folder: str) -> list[str]:
 def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
     if command[0] in ("python", "python3") and shutil.which(command[0]) is None:
         command = [sys.executable, *command[1:]]
-    early = _end_with_this if sys.platform == "linux" else None
+    # The program ends if this process is killed.
+    early = partial(processes.die_with_parent, os.getpid()) if sys.platform == "linux" else None
     process = subprocess.Popen(command, env=env, cwd=cwd, preexec_fn=early)
     before = _pass_on(process)
     try:
@@ -179,8 +181,3 @@ def _pass_on(process: subprocess.Popen[bytes]) -> dict[int, Any]:
         return {}
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in wanted}
-
-
-def _end_with_this() -> None:
-    """Runs in the program's process before it starts: end it if this process is killed."""
-    processes.ask_to_end_with_parent()

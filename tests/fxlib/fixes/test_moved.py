@@ -6,7 +6,9 @@ import os
 
 import pytest
 
-from .marked import HEAD, fixes_of, net
+from fxlib.diagnosis.fixes import propose
+
+from .marked import HEAD, Marked, fixes_of, net, unmark
 
 BLOCK = "lift-block"
 IF = "if «ids.max() > self.k»:\n"
@@ -149,3 +151,17 @@ def test_a_submodule_of_the_package_keeps_its_name(tmp_path):
 
     assert Source(os.fspath(tmp_path / "__init__.py"), "x = 1\n").fresh_name("_net_y") == "_net_y_2"
     assert Source(os.fspath(tmp_path / "net.py"), "x = 1\n").fresh_name("_net_y") == "_net_y"
+
+
+def test_a_file_in_which_torch_is_guarded_gets_no_import_of_it_by_itself(tmp_path):
+    """Also if it is the caller's, and not that of the finding."""
+    helper, (place,) = unmark(
+        "import torch\n\n\ndef pick(y):\n    return y * «float(y.sum())»\n", str(tmp_path / "ops.py")
+    )
+    guarded = "from ops import pick\n\ntry:\n    import torch\nexcept ImportError:\n    torch = None\n\n\n"
+    for head, hazard in ((guarded, "whatever guards the import"), ("import torch\nfrom ops import pick\n\n\n", None)):
+        caller, (call,) = unmark(f"{head}def forward(x):\n    return «pick(x)»\n", str(tmp_path / "net.py"))
+        texts = {place.file: helper, call.file: caller}
+        (fix,) = propose(Marked(place, (call, place)), texts.get, ["wrap"], project=True)
+        assert fix.edits[0].file == call.file
+        assert hazard in fix.hazard if hazard else fix.hazard is None
