@@ -24,6 +24,17 @@ class Curved(nn.Module):
         x = self.manifold.project(x @ self.weight, c=self.curvature)
         return self.manifold.to_tangent(x, c=self.curvature) * 2
 """,
+    # query, key and value, of which the code tells the rank of the key only
+    "attending.py": HEAD
+    + """
+
+class Attending(nn.Module):
+    def forward(self, q, k, v, mask=None):
+        weights = torch.matmul(q, k.transpose(2, 3))
+        if mask is not None:
+            weights = weights.masked_fill(mask == 0, -1e9)
+        return torch.matmul(weights.softmax(-1), v)
+""",
     # a model that an option of hydra's group describes, with options of its own and values of other groups
     "composed.py": HEAD
     + """
@@ -187,3 +198,8 @@ def test_keywords_that_are_passed_on_are_as_a_script_gives_them(checked: dict[st
     found = checked["passed_on.py::PassedOn"]
     assert found["status"] == "traced", found
     assert found["construct"]["text"].endswith("width=20, kind='gated')")
+
+
+def test_query_key_and_value_have_one_rank(checked: dict[str, Any]):
+    given = checked["attending.py::Attending"]["inputs"]["text"].removesuffix(")").split("), ")
+    assert len(given) == 3 and len(set(given)) == 1 and given[0].count(",") == 3, given

@@ -39,6 +39,8 @@ class InputRemedies(Remedies):
         demand = demands.read(failed.error)
         if failed.path and (met := demands.of_call(failed.message, failed.path[-1])) is not None:
             demand = met
+        if demand.sizes:
+            yield from self._alike(state)
         yield from self._demanded(demand, tensors, state)
         yield from self._solved(failed.path, blamed, state)
         if failed.path:
@@ -230,6 +232,18 @@ class InputRemedies(Remedies):
                 for wanted in dict.fromkeys([*numbers, *(n * 8 for n in numbers), *(n * 16 for n in numbers)]):
                     if wanted != met:
                         yield from self._demanded(Demand(((met, wanted),)), tensors, state)
+
+    def _alike(self, state: State) -> Iterator[Move]:
+        """Three or more tensors of different ranks as the one of the highest: query, key and value go together, and the
+        code may tell the rank of one of them only."""
+        given = {slot: chosen(slot, state).spec for slot in self._tensors([], state)}
+        if len(given) < 3 or any(spec.kind != "float" for spec in given.values()):
+            return
+        largest = max(given.values(), key=lambda spec: len(spec.shape))
+        option = tensor_option(largest, "error")
+        move = {slot: slot.add(option) for slot, spec in given.items() if len(spec.shape) < len(largest.shape)}
+        if move:
+            yield move
 
     def _shared(self, tensors: list[Slot], state: State) -> Iterator[Move]:
         """Copy the option of one argument to another, or to all."""
