@@ -45,24 +45,29 @@ import os, sys
 given, environment = sys.argv[1:], dict(os.environ)
 {ours}
 if not ours:
-    os.execve({python!r}, [{python!r}, *given], environment)
+    os.execve({python!r}, [{python!r}, *given], os.environ)
 import _signal, _socket, marshal
 _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)  # the process that it stands for sees its parent's end itself
 asked = marshal.dumps((given, environment, os.getcwd()))
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-server.connect(address)
+try:
+    server.connect(address)
+except OSError:  # it has ended, and the tests say so at their end
+    _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+    os.execve({python!r}, [{python!r}, *given], os.environ)
 numbers = b"".join(each.to_bytes(4, sys.byteorder) for each in passed)
 server.sendmsg([len(asked).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
 server.sendall(asked)
 for each in passed:
     os.close(each)
-status = int.from_bytes(server.recv(4), "big", signed=True)
+status = int.from_bytes(server.recv(4) or bytes((0, 0, 0, 1)), "big", signed=True)
 if status < 0:
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
 WORKER = """
-environment.pop("VIRTUAL_ENV", None)
+for each in (environment, os.environ):
+    each.pop("VIRTUAL_ENV", None)
 ours = given[:1] == [{zygote!r}] and given[3:5] == {packages!r} and environment.get("OMP_NUM_THREADS") == "1"
 ours = ours and "PYTHONPATH" not in environment
 if ours:
@@ -138,6 +143,8 @@ def _one(folder: Path, kind: str, packages: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
+        if process.poll() is not None:
+            print(f"The warm process {kind!r} ended with {process.returncode} before the tests did.", file=sys.stderr)
         process.kill()
         process.communicate()
 
@@ -272,7 +279,11 @@ def asked(listener: socket.socket) -> tuple[list[str], list[int]]:
             os._exit(0)
         elif fd == listener.fileno():
             connection, _ = listener.accept()
-            (arguments, environment, folder), passed = received(connection)
+            try:
+                (arguments, environment, folder), passed = received(connection)
+            except (OSError, EOFError):  # who asked was killed before it had said for what
+                connection.close()
+                continue
             pid = os.fork()
             if pid == 0:
                 for each in (listener, connection, *{fork[2] for fork in forks.values()}):
@@ -311,11 +322,19 @@ def asking(connection: socket.socket) -> int:
 
 
 def received(connection: socket.socket) -> tuple[tuple[list[str], dict[str, str], str], list[int]]:
+    """What a process asks for.  Raises EOFError if it ends before it has said so."""
     size, passed, _, _ = socket.recv_fds(connection, 4, 5)
     left, data = int.from_bytes(size, "big"), b""
     while len(data) < left:
-        data += connection.recv(left - len(data))
-    return marshal.loads(data), list(passed)
+        if not (more := connection.recv(left - len(data))):
+            break
+        data += more
+    try:
+        return marshal.loads(data), list(passed)
+    except EOFError:
+        for each in passed:
+            os.close(each)
+        raise
 
 
 def take(environment: dict[str, str], folder: str, streams: list[int]) -> None:
