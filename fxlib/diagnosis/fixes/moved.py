@@ -1,9 +1,12 @@
 """What could tell code that moved into a function of its own from code in its old place. It is asked of the text that a
-fix gives, whatever recipe wrote it: what is not known to do the same there is not applied by itself."""
+fix gives, whatever recipe wrote it. A small part of the language is known to do the same there: statements and
+expressions that compute with values, and calls of torch, math and NumPy, of methods of tensors and containers, and of
+some functions of Python. What has anything else in it is not applied by itself."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -28,7 +31,20 @@ _COMPUTING = {
 _DRAWS = re.compile(r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial")
 _PACKAGES = {"torch", "math", "numpy"}
 _CONSUMING = {"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"}
-_BINDING = (ast.Match, ast.Import, ast.ImportFrom)
+_KNOWN = (
+    _COMPUTING | _CONSUMING | {"complex", "enumerate", "getattr", "hasattr", "pow", "repr", "reversed", "slice", "str"}
+)
+_CONTAINERS = (torch.Tensor, torch.Size, list, dict, set, str)
+_LATER = (ast.Lambda, FunctionNode, ast.ClassDef)
+_STATEMENTS = (
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If, ast.For, ast.While, ast.With, ast.Return, ast.Raise,
+    ast.Assert, ast.Delete, ast.Pass, ast.Break, ast.Continue,
+)  # fmt: skip
+_EXPRESSIONS = (
+    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Starred, ast.Tuple, ast.List, ast.Set,
+    ast.Dict, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.JoinedStr, ast.FormattedValue,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
 
 
 def noticed(source: Source, function: FunctionNode | None, edits: Iterable[Edit]) -> str | None:
@@ -44,7 +60,7 @@ def noticed(source: Source, function: FunctionNode | None, edits: Iterable[Edit]
     calls = {name: each for each in nodes if (name := _called(each)) is not None}
     scopes = list(_around(source, function))
     for each in made:
-        found = _inside(each, scopes) or _declared(each, scopes)
+        found = _inside(source, each, scopes) or _declared(each, scopes)
         found = found or _given(source, each, calls.get(each.name), scopes)
         if found is not None:
             return found
@@ -63,23 +79,23 @@ def _around(source: Source, function: ast.AST | None) -> Iterator[FunctionNode]:
         function = source.parents.get(function)
 
 
-def _inside(made: ast.FunctionDef, scopes: list[FunctionNode]) -> str | None:
+def _inside(source: Source, made: ast.FunctionDef, scopes: list[FunctionNode]) -> str | None:
     """What a new function has in it that may do something else there."""
-    consumed = {arg for node in ast.walk(made) if _called(node) in _CONSUMING for arg in node.args}  # type: ignore[attr-defined]
-    for node in (node for statement in made.body for node in ast.walk(statement)):
-        later = isinstance(node, ast.Lambda | FunctionNode | ast.ClassDef)
-        if later or (isinstance(node, ast.GeneratorExp) and node not in consumed):
+    nodes = [node for statement in made.body for node in ast.walk(statement)]
+    consumed = {arg for node in nodes if _called(node) in _CONSUMING for arg in node.args}  # type: ignore[attr-defined]
+    for node in nodes:
+        if isinstance(node, _LATER) or (isinstance(node, ast.GeneratorExp) and node not in consumed):
             return "code in it may run later, and then with other values"
         deleted = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)
-        if isinstance(node, _BINDING) or deleted or may_catch(node):
+        known = not isinstance(node, ast.stmt | ast.expr) or isinstance(node, (*_STATEMENTS, *_EXPRESSIONS))
+        if not known or deleted or may_catch(node):
             return "some of it runs only at times, and names keep values of before"
-        warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn") and len(node.args) > 2
-        if warns or (isinstance(node, ast.keyword) and node.arg == "stacklevel"):
-            return "a warning in it names its caller"
         if isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
             if name.startswith("__") and not name.endswith("__"):
                 return f"`{name}` is private to its class"
+    if (asks := _asks(source, nodes, set())) is not None:
+        return asks
     # Names of comprehensions and of lambdas, too: a global may have the same name.
     bound = {name for each in scopes for node in ast.walk(each) for name in _bound(node)}
     free = {each.id for each in ast.walk(made) if isinstance(each, ast.Name)}
@@ -167,6 +183,32 @@ def _read(node: ast.AST, bindings: Bindings) -> Iterator[str]:
     stores = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
     if stores or (isinstance(node, ast.Call) and not _is_plain(node.func, bindings)):
         yield ""
+
+
+def _asks(source: Source, nodes: Iterable[ast.AST], seen: set[str]) -> str | None:
+    """What code calls that may look at who calls it. Functions of the same file are looked into."""
+    nodes = list(nodes)
+    raised = {node.exc for node in nodes if isinstance(node, ast.Raise)}
+    bindings = Bindings.of(source)
+    for call in (node for node in nodes if isinstance(node, ast.Call) and node not in raised):
+        name = bindings.resolve(call.func) or ast.unparse(call.func)
+        of_file = [each for each in source.tree.body if isinstance(each, FunctionNode) and each.name == name]
+        if len(of_file) == 1 and isinstance(call.func, ast.Name):
+            new, seen = name not in seen, {*seen, name}
+            if new and (found := _asks(source, ast.walk(of_file[0]), seen)) is not None:
+                return found
+        elif not _is_known(source, call.func, name):
+            return f"`{ast.unparse(call.func)}` may look at what calls it"
+    return None
+
+
+def _is_known(source: Source, called: ast.expr, name: str) -> bool:
+    """Whether it is nothing to what is called where it is called from."""
+    if isinstance(called, ast.Name) and hasattr(builtins, name):
+        return name in _KNOWN and name not in source.defined
+    if isinstance(called, ast.Attribute) and any(hasattr(each, called.attr) for each in _CONTAINERS):
+        return True
+    return name.partition(".")[0] in {*_PACKAGES, "random"} or name.endswith(".apply")
 
 
 def _is_plain(called: ast.expr, bindings: Bindings) -> bool:

@@ -66,8 +66,26 @@ CASES = {
     ),
     "an attribute behind a call": (
         BLOCK,
-        of("y = x\nif «ids.max() > self.k»:\n    advance(k)\n    y = y * self.k\nreturn y\n"),
+        of(f"y = x\n{IF}    advance(k)\n    y = y * self.k\nreturn y\n", before="\ndef advance(k):\n    k.rise += 1\n"),
         "then read once",
+    ),
+    "a call of what is not known": (
+        BLOCK,
+        of(f"y = x\n{IF}    logger.info('large')\n    y = y * 2\nreturn y\n"),
+        "`logger.info` may look at what calls it",
+    ),
+    "a function of the file that calls it": (
+        BLOCK,
+        of(f"y = x\n{IF}    y = twice(y)\nreturn y\n", before="\ndef twice(y):\n    return ev('y') * 2\n"),
+        "`ev` may look at what calls it",
+    ),
+    "a function of the file": (
+        BLOCK,
+        of(
+            f"y = x\n{IF}    y = twice(y, k)\nreturn y\n",
+            before="\ndef twice(y, k):\n    if k > 9:\n        raise ValueError(f'{k} is large')\n    return twice(y * 2, k + 1)\n",
+        ),
+        None,
     ),
     "a name of a comprehension": (
         "lift-random",
@@ -111,7 +129,7 @@ CASES = {
     "a warning": (
         BLOCK,
         of(f"y = x\n{IF}    warn('large', stacklevel=2)\n    y = y * 2\nreturn y\n"),
-        "its caller",
+        "`warn` may look at what calls it",
     ),
     "a manager that is given a device": (
         BLOCK,
