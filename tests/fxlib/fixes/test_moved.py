@@ -83,7 +83,7 @@ CASES = {
         BLOCK,
         of(
             f"y = x\n{IF}    y = twice(y, k)\nreturn y\n",
-            before="\ndef twice(y, k):\n    if k > 9:\n        raise ValueError(f'{k}')\n    return twice(y * 2, k + 1)\n",
+            before="\ndef twice(y, k):\n    if k > 9:\n        raise ValueError(k)\n    return twice(y * 2, k + 1)\n",
         ),
         None,
     ),
