@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 import torch.nn as nn
+import torch.utils._pytree as pytree
 
 import fxlib
 from examples.deep_recommender import DeepRecommender
@@ -50,6 +51,29 @@ class Diamond(nn.Module):
         w = torch.tanh(self.b(y)) - 3 * y
         u = torch.tanh(self.c(z)) + w * 2
         return u + z, w
+
+
+class Named(nn.Module):
+    """Tuples whose items are read by name and place: of an engine, of PyTorch, and as a whole."""
+
+    def forward(self, x):
+        y = x.relu() + x
+        largest, middle = y.max(dim=1), y.median(dim=1)
+        places = torch.stack(torch.nonzero(y > 0, as_tuple=True)) + 1
+        return largest.values * 2 + middle.values, middle[0] * 2, places * 2, largest, middle
+
+
+def test_results_keep_their_names(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    x = torch.randn(3, 8)
+    lowered = fxlib.lower(Named().eval(), (x,), min_nodes=1)
+    assert set(lowered.report.reasons) == {"median", "nonzero", "stack"} and len(lowered.engine_parts()) == 2
+    lowered.save(tmp_path / "named")
+    expected = Named()(x)
+    for got in (lowered(x), load(tmp_path / "named")(x)):
+        assert [type(each) for each in got] == [type(each) for each in expected]
+        assert got[3].values is got[3][0] and got[4].indices is got[4][1]
+        torch.testing.assert_close(pytree.tree_leaves(got), pytree.tree_leaves(expected))
 
 
 @pytest.mark.parametrize(
