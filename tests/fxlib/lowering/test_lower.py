@@ -220,6 +220,35 @@ def test_save_and_load(tmp_path, monkeypatch) -> None:
     torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)  # saving changed nothing
 
 
+class Noisy(nn.Module):
+    """Noise that takes no tensor, on the device of a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.spread = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        mean, spread = self.mean(x).tanh() + 1, self.spread(x).exp() * 2
+        noise = torch.randn(mean.shape, device=mean.device)
+        return mean + spread * noise, x.device, x.device.type, x.is_meta
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_each_call_draws_its_own_noise_on_the_device_of_the_model(capture, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model, x = Noisy().eval(), torch.randn(3, 8)
+    lowered = fxlib.lower(model, (x,), capture=capture)
+    assert lowered.engine_parts() and lowered.report.codes["randn"] == "FX406" and lowered.report.max_rel_error < 1e-5
+    lowered.save(tmp_path / "noisy")
+    for call in (lowered, load(tmp_path / "noisy")):
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            (expected, *kinds), _ = model(x), torch.manual_seed(seed)
+            got, *others = call(x)
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+            assert others == kinds == [torch.device("cpu"), "cpu", False]
+
+
 def test_a_changed_model_is_not_loaded(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),)).save(tmp_path / "out")
