@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import torch
 
+from fxlib.lowering.onnx.arguments import listed
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import op
 
@@ -152,7 +153,21 @@ def norm(ctx, input, p=2, dim=None, keepdim=False, ord=None, dtype=None, **_):
     kind = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax"}.get(p)
     if kind is None:
         raise Unsupported(f"a norm with p={p} is not supported")
-    return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim)
+    rank, input = ctx.rank(input), ctx.cast(input, ctx.fake.dtype)
+    return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim, rank)
+
+
+@op(functions=(torch.linalg.norm,))
+def linalg_norm(ctx, A, ord=None, dim=None, keepdim=False, *, dtype=None):
+    axes = len(listed(dim)) if dim is not None else ctx.rank(A)
+    if ord is not None and axes != 1 and ord != "fro":
+        raise Unsupported(f"the norm of a matrix with ord={ord} is not supported")
+    return norm(ctx, A, ord, dim, keepdim)
+
+
+@op(functions=(torch.linalg.vector_norm,))
+def vector_norm(ctx, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    return norm(ctx, x, ord, dim, keepdim)
 
 
 def _distance(ctx, difference, p):
