@@ -43,6 +43,15 @@ def inline(gm: GraphModule, values: dict[Node, Any]) -> bool:
     return changed
 
 
+def unpack_by_index(gm: GraphModule, values: dict[Node, Any]) -> None:
+    """Write `x.max(1).values` as `x.max(1)[0]`: an engine returns plain tuples."""
+    for node in gm.graph.find_nodes(op="call_function", target=getattr):
+        names = getattr(type(values.get(node.args[0])), "__match_args__", ())
+        if node.args[1] in names and isinstance(values[node.args[0]], tuple):
+            node.target, node.args = operator.getitem, (node.args[0], names.index(node.args[1]))
+    gm.recompile()
+
+
 def _may_change(value: Any) -> bool:
     return any(isinstance(size, torch.SymInt) for tensor in tensors_in(value) for size in tensor.shape)
 
@@ -135,11 +144,12 @@ def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) 
         node.replace_all_uses_with(result)
         gm.graph.erase_node(node)
         return True
-    # Of several results, only unpacking by index can be redirected.
-    users = list(node.users)
-    if any(user.target is not operator.getitem or not isinstance(result[user.args[1]], Node) for user in users):
-        return False
-    for user in users:
-        _replace(gm, user, result[user.args[1]], values)
+    for user in list(node.users):
+        taken = result[user.args[1]] if user.target is operator.getitem and user.args[0] is node else None
+        if isinstance(taken, Node):
+            _replace(gm, user, taken, values)
+        else:
+            put = lambda each: tuple(result) if each is node else each  # noqa: E731
+            user.args, user.kwargs = map_arg(user.args, put), map_arg(user.kwargs, put)
     gm.graph.erase_node(node)
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -37,13 +39,25 @@ def full(ctx, *args, fill_value=None, value=None, **kwargs):
     return _filled(ctx, args[position] if value is None else value)
 
 
-@op("arange", "range")
-def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+@op("range")
+def range_(ctx, *args, start=0, end=None, step=1, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
+    if not all(isinstance(v, (int, float)) for v in (start, end, step)):
+        raise Unsupported("torch.range with bounds known only at run time is not supported; use torch.arange")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        return ctx.constant(torch.range(start, end, step, dtype=ctx.fake.dtype).numpy())
+
+
+def _bounds(args, start, end, step):
     if len(args) == 1:
-        end = args[0]
-    elif args:
-        start, end, *rest = args
-        step = rest[0] if rest else step
+        return start, args[0], step
+    return (*args, *(start, end, step)[len(args) :])
+
+
+@op("arange")
+def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
     kind = ctx.fake.dtype
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
@@ -54,11 +68,14 @@ def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
 
 @op("linspace")
 def linspace(ctx, start, end, steps, **kwargs):
-    return ctx.constant(torch.linspace(start, end, steps).numpy().astype(onnx_type(ctx.fake.dtype).numpy()))
+    ctx.static(steps, "the number of steps of linspace")
+    return ctx.constant(torch.linspace(start, end, steps, dtype=ctx.fake.dtype))
 
 
 @op("eye")
 def eye(ctx, n, m=None, **kwargs):
+    for each in (n, n if m is None else m):
+        ctx.static(each, "the size of an identity matrix")
     return ctx.constant(np.eye(n, m, dtype=onnx_type(ctx.fake.dtype).numpy()))
 
 

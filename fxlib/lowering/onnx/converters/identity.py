@@ -45,7 +45,6 @@ def to(ctx, input, *args, dtype=None, **_):
     "cuda",
     "data",
     "positive",
-    "fill_diagonal",
 )
 def identity(ctx, input, *args, **kwargs):
     return input

@@ -12,6 +12,9 @@ from fxlib.lowering.onnx.context import INT64_MAX
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import op, refused
 
+MASKS = (torch.bool, torch.uint8)
+"""The dtypes of an index that says for each element whether it is taken."""
+
 
 def _one(ctx, value, axis, index):
     if isinstance(index, int):
@@ -23,9 +26,9 @@ def _one(ctx, value, axis, index):
 def getitem(ctx, input, index):
     if isinstance(input, (tuple, list)):
         return input[index]
+    if isinstance(index, list) and not all(isinstance(each, (bool, int)) for each in index):
+        raise Unsupported("an index that is a list of anything but numbers is not supported; write a tuple or a tensor")
     index = index if isinstance(index, tuple) else (index,)
-    if isinstance(index, list):
-        index = (ctx.constant(index),)
     return _basic_then_advanced(ctx, input, index)
 
 
@@ -33,9 +36,19 @@ def _rank_of(ctx, item) -> int:
     """The number of input dimensions that an index consumes."""
     if item is None or item is Ellipsis:
         return 0
-    if isinstance(item, ir.Value) and ctx.dtype(item) == torch.bool:
+    if isinstance(item, ir.Value) and ctx.dtype(item) in MASKS:
         return ctx.rank(item)
     return 1
+
+
+def _places(ctx, item):
+    """The indices that a list in an index means, which may be a mask."""
+    array = np.array(item)
+    if array.dtype == bool and array.ndim == 1:
+        array = array.nonzero()[0]
+    if array.dtype != np.int64:
+        raise Unsupported("an index that is a list of anything but whole numbers is not supported")
+    return ctx.bind(ctx.constant(array), torch.empty(array.shape, dtype=torch.int64))
 
 
 def _basic_then_advanced(ctx, value, index):
@@ -67,38 +80,27 @@ def _basic_then_advanced(ctx, value, index):
         elif isinstance(item, bool):
             raise Unsupported("an index that is True or False is not supported")
         elif isinstance(item, (int, torch.SymInt)) or (
-            isinstance(item, ir.Value) and ctx.rank(item) == 0 and ctx.dtype(item) != torch.bool
+            isinstance(item, ir.Value) and ctx.rank(item) == 0 and ctx.dtype(item) not in MASKS
         ):
             singles.append((axis, item))
             axis += 1
         elif isinstance(item, (ir.Value, list, tuple)):
             if not isinstance(item, ir.Value):
-                item = ctx.bind(ctx.constant(list(item)), torch.empty(len(item), dtype=torch.int64))
-            if ctx.dtype(item) == torch.bool:
+                item = _places(ctx, item)
+            if ctx.dtype(item) in MASKS:
                 raise Unsupported("the size of the result of mask indexing depends on tensor values", "FX402")
-            tensors.append((axis, item))
+            tensors.append((out, item))
             axis += 1
             out += 1
         else:
             raise Unsupported(f"an index of type {type(item).__name__} is not supported")
     if axes:
         value = ctx.op("Slice", value, ctx.shape(starts), ctx.shape(stops), ctx.constant(axes), ctx.constant(steps))
-    if tensors:
-        if len(tensors) > 1 and singles:
-            raise Unsupported("an integer index together with several tensor indices is not supported")
-        value = _advanced(ctx, value, rank, tensors) if not singles else value
-        if singles and len(tensors) == 1:
-            place, item = tensors[0]
-            value = ctx.op("Gather", value, ctx.cast(item, torch.int64), axis=place)
-            if ctx.rank(item) != 1:
-                raise Unsupported(
-                    "an integer index together with a tensor index of several dimensions is not supported"
-                )
     for place, item in reversed(singles):
         value = _one(ctx, value, place, item)
     if new_axes:
         value = ctx.op("Unsqueeze", value, ctx.constant(new_axes))
-    return value
+    return _advanced(ctx, value, rank - len(singles) + len(new_axes), tensors) if tensors else value
 
 
 def _advanced(ctx, value, rank, tensors):
@@ -159,13 +161,31 @@ def index_select(ctx, input, dim, index):
 
 @op("gather")
 def gather(ctx, input, dim, index, *, sparse_grad=False):
-    return ctx.op("GatherElements", input, ctx.cast(index, torch.int64), axis=dim)
+    index = ctx.cast(index, torch.int64)
+    if not ctx.rank(input) or not ctx.rank(index):
+        raise Unsupported("gather is not supported for tensors without dimensions")
+    # OpenVINO wants as many rows as there are indices, and leaves out a Slice that makes them so.
+    dim %= ctx.rank(input)
+    rows = input
+    for axis, (size, want) in enumerate(zip(ctx.sizes(input), ctx.sizes(index), strict=True)):
+        if axis != dim and size != want:
+            first = ctx.op("Range", ctx.constant(0), ctx.number(want), ctx.constant(1))
+            rows = ctx.op("Gather", rows, first, axis=axis)
+    return ctx.op("GatherElements", rows, index, axis=dim)
 
 
 @op("take_along_dim")
 def take_along_dim(ctx, input, indices, dim=None):
     if dim is None:
-        raise Unsupported("take_along_dim without dim is not supported")
+        flat = (ctx.op("Reshape", each, ctx.constant([-1])) for each in (input, ctx.cast(indices, torch.int64)))
+        return ctx.op("GatherElements", *flat, axis=0)
+    dim %= ctx.rank(input)
+    sizes, wanted = list(ctx.sizes(input)), list(ctx.fake.shape)
+    spread = [*wanted[:dim], sizes[dim], *wanted[dim + 1 :]]
+    if sizes != spread:
+        input = ctx.op("Expand", input, ctx.shape(spread))
+    if list(ctx.sizes(indices)) != wanted:
+        indices = ctx.op("Expand", indices, ctx.shape(wanted))
     return ctx.op("GatherElements", input, ctx.cast(indices, torch.int64), axis=dim)
 
 
