@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import reduce
 
 import numpy as np
@@ -39,13 +40,25 @@ def full(ctx, *args, fill_value=None, value=None, **kwargs):
     return _filled(ctx, args[position] if value is None else value)
 
 
-@op("arange", "range")
-def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+@op("range")
+def range_(ctx, *args, start=0, end=None, step=1, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
+    if not all(isinstance(v, (int, float)) for v in (start, end, step)):
+        raise Unsupported("torch.range with bounds known only at run time is not supported; use torch.arange")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        return ctx.constant(torch.range(start, end, step, dtype=ctx.fake.dtype).numpy())
+
+
+def _bounds(args, start, end, step):
     if len(args) == 1:
-        end = args[0]
-    elif args:
-        start, end, *rest = args
-        step = rest[0] if rest else step
+        return start, args[0], step
+    return (*args, *(start, end, step)[len(args) :])
+
+
+@op("arange")
+def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
     kind = ctx.fake.dtype
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
@@ -57,7 +70,7 @@ def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
 @op("linspace")
 def linspace(ctx, start, end, steps, **kwargs):
     ctx.static(steps, "the number of steps of linspace")
-    return ctx.constant(torch.linspace(start, end, steps).numpy().astype(onnx_type(ctx.fake.dtype).numpy()))
+    return ctx.constant(torch.linspace(start, end, steps, dtype=ctx.fake.dtype))
 
 
 @op("eye")

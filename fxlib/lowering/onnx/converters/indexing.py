@@ -13,6 +13,9 @@ from fxlib.lowering.onnx.context import INT64_MAX
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import op, refused
 
+MASKS = (torch.bool, torch.uint8)
+"""The dtypes of an index that says for each element whether it is taken."""
+
 
 def _one(ctx, value, axis, index):
     if isinstance(index, int):
@@ -57,7 +60,7 @@ def _basic_then_advanced(ctx, value, index):
     index = [*_without_lists(ctx, index)]
     rank = ctx.rank(value)
     for item in index:
-        if isinstance(item, ir.Value) and ctx.dtype(item) in (torch.bool, torch.uint8):
+        if isinstance(item, ir.Value) and ctx.dtype(item) in MASKS:
             raise Unsupported("the size of the result of mask indexing depends on tensor values", "FX402")
     taken = sum(item is not None and item is not Ellipsis for item in index)
     if not any(item is Ellipsis for item in index):
@@ -161,13 +164,31 @@ def index_select(ctx, input, dim, index):
 
 @op("gather")
 def gather(ctx, input, dim, index, *, sparse_grad=False):
-    return ctx.op("GatherElements", input, ctx.cast(index, torch.int64), axis=dim)
+    index = ctx.cast(index, torch.int64)
+    if not ctx.rank(input) or not ctx.rank(index):
+        raise Unsupported("gather is not supported for tensors without dimensions")
+    # OpenVINO wants as many rows as there are indices, and leaves out a Slice that makes them so.
+    dim %= ctx.rank(input)
+    rows = input
+    for axis, (size, want) in enumerate(zip(ctx.sizes(input), ctx.sizes(index), strict=True)):
+        if axis != dim and size != want:
+            first = ctx.op("Range", ctx.constant(0), ctx.number(want), ctx.constant(1))
+            rows = ctx.op("Gather", rows, first, axis=axis)
+    return ctx.op("GatherElements", rows, index, axis=dim)
 
 
 @op("take_along_dim")
 def take_along_dim(ctx, input, indices, dim=None):
     if dim is None:
-        raise Unsupported("take_along_dim without dim is not supported")
+        flat = (ctx.op("Reshape", each, ctx.constant([-1])) for each in (input, ctx.cast(indices, torch.int64)))
+        return ctx.op("GatherElements", *flat, axis=0)
+    dim %= ctx.rank(input)
+    sizes, wanted = list(ctx.sizes(input)), list(ctx.fake.shape)
+    spread = [*wanted[:dim], sizes[dim], *wanted[dim + 1 :]]
+    if sizes != spread:
+        input = ctx.op("Expand", input, ctx.shape(spread))
+    if list(ctx.sizes(indices)) != wanted:
+        indices = ctx.op("Expand", indices, ctx.shape(wanted))
     return ctx.op("GatherElements", input, ctx.cast(indices, torch.int64), axis=dim)
 
 
