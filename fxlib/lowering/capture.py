@@ -26,6 +26,7 @@ from fxlib.interop.convert import adopted, from_torch_fx
 from fxlib.ir.graph import Graph
 from fxlib.ir.modules import copy_of, data_kept, writes_undone
 from fxlib.ir.node import Node, map_arg
+from fxlib.lowering.guards import guards_of
 from fxlib.lowering.inputs import Inputs
 from fxlib.lowering.onnx.export import functionalize
 from fxlib.lowering.onnx.registry import find
@@ -160,6 +161,7 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     with torch.no_grad(), unchanged(model), data_kept(model), _quiet():
         program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
         _check_dynamic(program, inputs)
+        inputs.guards = guards_of(program, inputs.dims)
         if not all(_converts(node) for node in program.graph.nodes):
             program = program.run_decompositions(_decompositions())
         gm = from_torch_fx(program.module(check_guards=False))
@@ -167,6 +169,12 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     flat.graph.output(flat.copied(gm))
     flat.graph.eliminate_dead_code()
     flat.graph.lint()
+    for guard in inputs.guards:
+        if not guard.holds(tensors):  # one of its sizes was enlarged
+            raise CaptureError(
+                f"forward takes another branch with the example's sizes than with others ({guard.shown(inputs.labels)}); "
+                "lower with an example whose dynamic sizes are larger than 1"
+            )
     made = GraphModule(flat.attributes, flat.graph, type(model).__name__).eval()
     return Captured(made, tensors, "export", forms[-1])
 

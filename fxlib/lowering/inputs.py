@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from fxlib.capture.root_arguments import PH
+from fxlib.lowering.guards import Guard
 from fxlib.lowering.structure import Constant, Form, put_together, same_form, take_apart
 
 Range = tuple[int, int | None]
@@ -80,6 +81,8 @@ class Inputs:
             for tensor, ranges in zip(self.tensors, self.ranges, strict=True)
         ]
         self.dtypes = [tensor.dtype for tensor in self.tensors]
+        self.guards: list[Guard] = []
+        """Conditions on the sizes of a call, besides `sizes`."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "tensors": [], "_parameters": [_plain(each) for each in self._parameters]}
@@ -163,6 +166,23 @@ class Inputs:
                     "dynamic= of lower() lets sizes change"
                 )
         return None
+
+    def conditions(self) -> list[str]:
+        """`guards` as text."""
+        return [guard.shown(self.labels) for guard in self.guards]
+
+    def check_guards(self, tensors: Sequence[torch.Tensor], caller: str) -> None:
+        """
+        Raises:
+            ValueError: with these sizes forward would take another branch than it did for the capture.
+        """
+        for guard in self.guards:
+            if not guard.holds(tensors):
+                shapes = ", ".join(f"{n} of shape {list(t.shape)}" for n, t in zip(self.labels, tensors, strict=True))
+                raise ValueError(
+                    f"{caller} got {shapes}, but the model was captured for {guard.shown(self.labels)}: forward takes "
+                    "another branch otherwise"
+                )
 
     # -- inside
 

@@ -92,6 +92,7 @@ class Prepared:
             timings=self.timings,
             captured_by=CAPTURES[self.captured.by],
             not_traced=self.captured.refused,
+            conditions=self.inputs.conditions(),
             dynamic={name: dims for name, dims in zip(self.inputs.labels, self.inputs.dims, strict=True) if dims},
         )  # fmt: skip
         report.layers = layers(self.captured.gm, self.cut, self.exports, self.values, self._roots())

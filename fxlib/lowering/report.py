@@ -55,12 +55,16 @@ class LoweringReport:
     """False for a preview: nothing was built, run or compared."""
     dynamic: dict[str, list[int]] = field(default_factory=dict)
     """Input -> its dimensions that may change between calls."""
+    conditions: list[str] = field(default_factory=list)
+    """Conditions on sizes that may change: torch.export captured the branches that forward takes then."""
     layers: list[Layer] = field(default_factory=list)
     """One for each node, in the order of the graph."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     """Largest difference from eager on the example inputs, relative to the largest eager magnitude; None if inputs have
-    no data, infinite if only one has NaN or an infinity."""
+    no data, infinite if only one has NaN or an infinity, or if there is a `mismatch`."""
+    mismatch: str | None = None
+    """How the result on the example inputs differs from eager's in structure, shape or dtype; None if it does not."""
 
     @property
     def complete(self) -> bool:
@@ -88,8 +92,10 @@ class LoweringReport:
             lines.append(f"  captured by {self.captured_by}, not by torch.fx: {self.not_traced}")
         if self.dynamic:
             dims = ", ".join(f"{name}: {', '.join(map(str, dims))}" for name, dims in self.dynamic.items())
-            lines.append(f"  dimensions that may change: {dims}")
-        if self.max_abs_error is not None and self.max_rel_error is not None:
+            lines.append(f"  dimensions that may change: {dims}" + "".join(f"; {each}" for each in self.conditions))
+        if self.mismatch is not None:
+            lines.append(f"  differs from eager on the example inputs: it gives {self.mismatch}")
+        elif self.max_abs_error is not None and self.max_rel_error is not None:
             absolute, relative = in_words(self.max_abs_error, 2), in_words(self.max_rel_error, 2)
             lines.append(f"  difference from eager: {absolute} absolute, {relative} relative")
         for part in self.parts:

@@ -129,7 +129,7 @@ def same_form(one: Form, other: Form) -> bool:
     for a, b in zip(one.leaves, other.leaves, strict=True):
         if type(a) is not type(b):
             return False
-        if isinstance(a, Constant) and isinstance(b, Constant) and not _equal(a.value, b.value):
+        if isinstance(a, Constant) and not same_constant(a, b):
             return False
         different = (
             isinstance(a, Object)
@@ -141,10 +141,13 @@ def same_form(one: Form, other: Form) -> bool:
     return True
 
 
-def _equal(a: Any, b: Any) -> bool:
-    if a is b:
+def same_constant(one: Constant, other: Any) -> bool:
+    """Whether a leaf is a constant of the same value."""
+    if not isinstance(other, Constant):
+        return False
+    if one.value is other.value:
         return True
     try:
-        return bool(a == b)
+        return bool(one.value == other.value)
     except Exception:
         return False

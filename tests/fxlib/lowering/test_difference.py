@@ -11,7 +11,8 @@ from torch import nn
 
 from fxlib.benchmark import benchmark
 from fxlib.lowering import lower, stages
-from fxlib.lowering.difference import difference
+from fxlib.lowering.difference import difference, mismatch
+from fxlib.lowering.onnx.registry import METHODS
 
 INF, NAN = math.inf, math.nan
 
@@ -83,6 +84,42 @@ def test_large_integers_that_differ_by_one_differ():
     assert difference(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == (2.0, 1.0)
 
 
-def test_results_of_different_shapes_differ() -> None:
-    assert difference(torch.zeros(3, 5), torch.zeros(1, 3, 5)) == (math.inf, math.inf)
-    assert difference((torch.zeros(0),), (torch.ones(3),)) == (math.inf, math.inf)
+_FLOAT = torch.zeros(3, 5)
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "said", "apart"),
+    [
+        (_FLOAT, torch.zeros(1, 3, 5), "a tensor of shape [1, 3, 5] instead of [3, 5]", INF),
+        ((torch.zeros(0),), (torch.ones(3),), "a tensor of shape [3] instead of [0]", INF),
+        (_FLOAT, _FLOAT.long(), "a tensor of torch.int64 instead of torch.float32", INF),
+        (_FLOAT, _FLOAT.half(), "a tensor of torch.float16 instead of torch.float32", 0.0),
+        ((_FLOAT, _FLOAT), (_FLOAT,), "1 tensor instead of 2 tensors", INF),
+        ([_FLOAT, {"a": _FLOAT}], (_FLOAT, {"a": _FLOAT}), "a tuple of 2 instead of a list of 2", 0.0),
+        (_FLOAT.max(1), tuple(_FLOAT.max(1)), "a tuple of 2 instead of a max of 2", 0.0),
+        (_FLOAT, (_FLOAT,), "a tuple of 1 instead of a tensor", 0.0),
+        ((_FLOAT, 3), (_FLOAT, 4), "4 instead of 3", 0.0),
+        ((_FLOAT, torch.device("cpu")), (_FLOAT, torch.device("meta")), "device(type='meta') instead of", 0.0),
+        (_FLOAT + 1j, _FLOAT, "a tensor of torch.float32 instead of torch.complex64", 1.0),
+        ((_FLOAT, [3, {"a": _FLOAT}]), (_FLOAT + 1, [3, {"a": _FLOAT}]), None, 1.0),
+    ],
+)
+def test_results_differ_in_shape_dtype_or_structure(expected, got, said, apart) -> None:
+    found = mismatch(expected, got)
+    assert found is None if said is None else found.startswith(said)
+    assert difference(expected, got)[0] == apart
+
+
+class Squeezed(nn.Module):
+    def forward(self, x):
+        return (x * 2).relu().squeeze() + 1
+
+
+def test_a_result_that_is_another_is_told_and_not_as_a_number(monkeypatch) -> None:
+    monkeypatch.setitem(METHODS, "squeeze", lambda ctx, x: x)
+    report = lower(Squeezed().eval(), (torch.randn(1, 4),), min_nodes=1, dynamic=True).report
+    assert report.max_rel_error == INF and report.mismatch == "a tensor of shape [1, 4] instead of [4]"
+    assert "differs from eager on the example inputs: it gives a tensor of shape [1, 4]" in str(report)
+    monkeypatch.undo()
+    report = lower(Squeezed().eval(), (torch.randn(1, 4),), min_nodes=1, dynamic=True).report
+    assert report.codes == {"squeeze": "FX402", "add": "FX499"} and report.max_rel_error < 1e-6

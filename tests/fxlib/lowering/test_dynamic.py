@@ -138,6 +138,44 @@ def test_a_size_that_the_model_computes_with_is_named():
         fxlib.lower(Branch().eval(), (torch.randn(4, 8),), dynamic={"x": [0]})
 
 
+class Branches(nn.Module):
+    """Branches on the size of one input, and of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x, y):
+        z = self.layer(x)
+        z = z * 2 + 1 if x.shape[0] > 3 else z - 1
+        return z + y.sum() if x.shape[0] + 2 != y.shape[1] else z * y.sum()
+
+
+def test_a_call_that_would_take_another_branch_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, dynamic = Branches().eval(), {"x": (0,), "y": (1,)}
+    lowered = fxlib.lower(model, (torch.randn(4, 8), torch.randn(2, 9)), dynamic=dynamic)
+    assert lowered.report.conditions == ["x.shape[0] > 3", "(2 + x.shape[0]) != y.shape[1]"]
+    assert "may change: x: 0, y: 1; x.shape[0] > 3; (2 + x.shape[0]) !=" in str(lowered.report)
+    lowered.save(tmp_path / "branches")
+    for call in (lowered, fxlib.lowering.load(tmp_path / "branches")):
+        agree(call, model, torch.randn(7, 8), torch.randn(2, 1))
+        with pytest.raises(ValueError, match=r"x of shape \[2, 8\], .* captured for x.shape\[0\] > 3: forward takes"):
+            call(torch.randn(2, 8), torch.randn(2, 9))
+        with pytest.raises(ValueError, match=r"captured for \(2 \+ x.shape\[0\]\) != y.shape\[1\]"):
+            call(torch.randn(5, 8), torch.randn(2, 7))
+    assert not fxlib.lower(model, (torch.randn(2, 8), torch.randn(2, 4))).report.conditions
+    with pytest.raises(
+        fxlib.lowering.CaptureError, match=r"another branch with the example's sizes .*x.shape\[0\] != 1"
+    ):
+        fxlib.lower(Lonely().eval(), (torch.randn(1, 8),), dynamic=True)
+
+
+class Lonely(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.shape[0] == 1 else x * 3
+
+
 def test_the_example_is_within_the_range_that_is_given():
     with pytest.raises(ValueError, match="got 8 to 16 for dimension 0 of 'input' in dynamic, but the example has 4"):
         fxlib.lower(nn.Linear(8, 8).eval(), {"input": torch.randn(4, 8)}, dynamic={"input": {0: (8, 16)}})

@@ -80,7 +80,9 @@ def unsqueeze(ctx, input, dim):
 def squeeze(ctx, input, dim=None):
     sizes = ctx.sizes(input)
     dims = range(len(sizes)) if dim is None else ctx.axes(dim, len(sizes))
-    ones = [d for d in dims if isinstance(sizes[d], int) and sizes[d] == 1]
+    for each in dims:
+        ctx.static(sizes[each], "the size of a dimension that squeeze leaves out if it is 1")
+    ones = [d for d in dims if sizes[d] == 1]
     return ctx.op("Squeeze", input, ctx.constant(ones)) if ones else input
 
 
