@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +38,7 @@ __all__ = [
     "foreign_wrapped_methods",
     "free_symbols",
     "set_foreign_tracing",
+    "size_comparisons",
     "symbolic_tensors",
     "torch_traceback_state",
 ]
@@ -56,6 +59,33 @@ def set_foreign_tracing(value: bool) -> bool:
     before = _torch_trace._is_fx_tracing_flag
     _torch_trace._is_fx_tracing_flag = value
     return before
+
+
+@contextlib.contextmanager
+def size_comparisons() -> Iterator[dict[tuple[Any, str], bool]]:
+    """Within it, each comparison of symbolic sizes is recorded: the expression and the file that compared -> whether it
+    was true. torch's own guards lack those that it decides by assuming that a dynamic size is not 1."""
+    from torch.fx.experimental import symbolic_shapes
+
+    environment = symbolic_shapes.ShapeEnv
+    evaluate, found = environment.evaluate_expr, dict[tuple[Any, str], bool]()
+    own = (os.path.dirname(symbolic_shapes.__file__), torch.__file__, __file__)
+
+    def recording(self: Any, expression: Any, *args: Any, **kwargs: Any) -> Any:
+        result = evaluate(self, expression, *args, **kwargs)
+        of_sizes = (expression.is_Relational or expression.is_Boolean) and expression.free_symbols
+        if of_sizes:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+                frame = frame.f_back
+            found[expression, frame.f_code.co_filename] = bool(result)
+        return result
+
+    environment.evaluate_expr = recording  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        environment.evaluate_expr = evaluate  # type: ignore[method-assign]
 
 
 def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:

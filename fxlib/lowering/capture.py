@@ -23,6 +23,7 @@ from fxlib.capture.root_arguments import _assert_is_none
 from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
+from fxlib.interop.torch_side import size_comparisons
 from fxlib.ir.graph import Graph
 from fxlib.ir.modules import copy_of, data_kept, writes_undone
 from fxlib.ir.node import Node, map_arg
@@ -159,9 +160,10 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     sizes: Any = [dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in inputs.dims]
     dynamic = (tuple(sizes),) if any(sizes) else None
     with torch.no_grad(), unchanged(model), data_kept(model), _quiet():
-        program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
+        with size_comparisons() as comparisons:
+            program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
         _check_dynamic(program, inputs)
-        inputs.guards = guards_of(program, inputs.dims)
+        inputs.guards = guards_of(program, inputs.dims, comparisons)
         if not all(_converts(node) for node in program.graph.nodes):
             program = program.run_decompositions(_decompositions())
         gm = from_torch_fx(program.module(check_guards=False))
@@ -172,8 +174,8 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     for guard in inputs.guards:
         if not guard.holds(tensors):  # one of its sizes was enlarged
             raise CaptureError(
-                f"forward takes another branch with the example's sizes than with others ({guard.shown(inputs.labels)}); "
-                "lower with an example whose dynamic sizes are larger than 1"
+                f"forward takes another branch with the example's sizes than for {guard.shown(inputs.labels)}; lower "
+                "with an example whose dynamic sizes are larger than 1"
             )
     made = GraphModule(flat.attributes, flat.graph, type(model).__name__).eval()
     return Captured(made, tensors, "export", forms[-1])
