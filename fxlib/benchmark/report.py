@@ -8,6 +8,8 @@ from xml.sax.saxutils import escape
 
 from fxlib.lowering.difference import in_words, told
 
+_RANDOM = "the model draws random numbers: a variant that draws others has a large error, and may be right"
+
 
 @dataclass
 class Measurement:
@@ -23,6 +25,10 @@ class Measurement:
     memory_mib: float | None = None
     """Growth of the process's peak memory while the variant was prepared and first run (on a GPU: peak allocated)."""
     max_rel_error: float | None = None
+    mismatch: str | None = None
+    """How the result differs from eager's in structure, shape or dtype."""
+    random: bool = False
+    """Whether eager itself gives other results with other random numbers."""
     speedup: float | None = None
     """Median of eager over that of this variant."""
     problem: str | None = None
@@ -143,7 +149,9 @@ class BenchmarkReport:
             foot += f", {machine['gpu']}"
         if machine.get("load", 0) > 0.5:
             foot += f"; other programs were running (load {machine['load']:.1f}), so figures are noisy"
-        return "\n".join([*shown, foot + (" (cancelled)" if self.cancelled else "")])
+        notes = dict.fromkeys(f"{row.title} gives {row.mismatch}" for row in self.rows if row.mismatch)
+        notes |= dict.fromkeys(_RANDOM for row in self.rows if row.random)
+        return "\n".join([*shown, *notes, foot + (" (cancelled)" if self.cancelled else "")])
 
     def layers_text(self, most: int = 10) -> str:
         """The layers that take the longest, with their lines; empty where no engine was timed by layer."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import os
 import platform
 import sys
@@ -26,12 +27,16 @@ from torch.utils.benchmark import Timer
 from fxlib.benchmark.report import BenchmarkReport, Measurement
 from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
+from fxlib.capture.module_state import unchanged
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import copied, tensors_in
+from fxlib.ir.leaves import copied, map_tensors, tensors_in, write_back
+from fxlib.ir.modules import data_kept
 from fxlib.lowering.cache import cache_directory
-from fxlib.lowering.difference import difference
+from fxlib.lowering.difference import difference, mismatch
 
 _NOTHING = "changes nothing in this model"
+_APART = 1e-2
+"""A relative difference between two runs of the same model that only random numbers explain."""
 MIN_SAMPLE_S = 0.02
 """A sample repeats the call until it lasts this long, so that the clock does not matter."""
 
@@ -58,7 +63,8 @@ def benchmark(
         variants: names from `VARIANTS`; default all that can run here and change the model. Eager is always measured.
         without: names of variants that are left out.
         trace: returns the traced model, for variants that start from one. Default: a symbolic trace.
-        batches: batch sizes; tensors are repeated or cut along dimension 0. Default: as given.
+        batches: batch sizes; tensors that have as many rows as the first one are repeated or cut along dimension 0, in
+            lists and dicts too. Default: the inputs as they are given.
         threads: intra-op thread counts. Default: torch's present one.
         rounds: samples of each variant; fewer if `seconds` runs out, but at least three.
         seconds: time for the samples of one batch size and thread count.
@@ -68,7 +74,8 @@ def benchmark(
     Raises:
         TypeError: `model` is no module, `inputs` no tuple, or another argument of the wrong type.
         KeyError: an unknown variant; the text lists the known ones.
-        ValueError: the model is in training mode, or a batch size or thread count is not a positive number.
+        ValueError: the model is in training mode, fails itself, or a batch size or thread count is not a positive
+            number.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"benchmark(): model must be a torch.nn.Module, not {type(model).__name__}")
@@ -95,14 +102,15 @@ def benchmark(
         progress or (lambda text, done: None), cancelled or (lambda: False), trace and functools.cache(trace),
     )  # fmt: skip
     before = torch.get_num_threads()
-    cells = [(b, t) for t in (threads or [before]) for b in (batches or [_batch(inputs)])]
+    sizes = [(b, _resized(inputs, b)) for b in batches] if batches else [(_batch(inputs), list(inputs))]
+    cells = [(batch, args, count) for count in threads or [before] for batch, args in sizes]
     report = BenchmarkReport(type(model).__name__, _describe(inputs), environment(), [])
     try:
-        with exclusive(), cold_compiler():
-            for index, (batch, count) in enumerate(cells):
+        with exclusive(), cold_compiler(), unchanged(model), data_kept(model):
+            for index, (batch, args, count) in enumerate(cells):
                 torch.set_num_threads(count)
                 say = run.within(index / len(cells), 1 / len(cells))
-                report.rows += run.cell([_resize(v, batch) for v in inputs], batch, count, say, by_layer=index == 0)
+                report.rows += run.cell(copied(args), batch, count, say, by_layer=index == 0)
                 if run.cancelled():
                     report.cancelled = True
                     break
@@ -153,10 +161,16 @@ class _Run:
         """All variants at one batch size and thread count."""
         rows: list[Measurement] = []
         calls: dict[str, Callable[..., Any]] = {}
-        with torch.no_grad():
-            expected = copied(self.model(*copied(args)))
+        try:
+            expected = self._first(self.model, args)
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise ValueError(
+                f"{type(self.model).__name__} itself fails on these inputs ({_describe(args)}): {lines[0]}"
+            ) from error
+        random = difference(expected, self._first(self.model, args, seed=1))[1] > _APART
         for index, (variant, problem) in enumerate(self.chosen):
-            row = Measurement(variant.name, variant.title, batch, threads, problem=problem)
+            row = Measurement(variant.name, variant.title, batch, threads, problem=problem, random=random)
             rows.append(row)
             if problem or self.cancelled():
                 row.problem = problem or "cancelled"
@@ -181,24 +195,36 @@ class _Run:
         """The prepared variant, after its first call."""
         peak = _peak(self.device)
         start = time.perf_counter()
-        traced = self.trace() if self.trace is not None and variant.of_trace else None
-        call = variant.prepare(self.model if traced is None else traced, args)
+        with unchanged(self.model), data_kept(self.model):  # a trace runs forward, which may write to buffers
+            traced = self.trace() if self.trace is not None and variant.of_trace else None
+            call = variant.prepare(self.model if traced is None else traced, copied(args))
         row.prepare_ms = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
-        with torch.no_grad():
-            result = call(*copied(args))
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+        result = self._first(call, args)
         row.first_ms = (time.perf_counter() - start) * 1e3
-        row.max_rel_error = 0.0 if variant.name == "eager" else difference(expected, result)[1]
+        if variant.name == "eager":
+            row.max_rel_error = 0.0
+        else:
+            row.mismatch = mismatch(expected, result, precision=False)
+            row.max_rel_error = math.inf if row.mismatch else difference(expected, result)[1]
         row.memory_mib = max(0.0, _peak(self.device) - peak)
         return call
+
+    def _first(self, call: Callable[..., Any], args: list[Any], seed: int = 0) -> Any:
+        """The result of a first call: on copies of the inputs, the model's own state, and the same random numbers."""
+        with torch.no_grad(), unchanged(self.model), data_kept(self.model), torch.random.fork_rng():
+            torch.manual_seed(seed)
+            result = call(*copied(args))
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            return copied(result)
 
     def _sample(
         self, rows: list[Measurement], calls: dict[str, Callable[..., Any]], args: list[Any],
         say: Callable[[str, float], None],
     ) -> None:  # fmt: skip
         """Samples of all variants in turn."""
+        kept, versions = copied(args), _versions(args)
         timers: dict[str, Timer] = {}
         repeats: dict[str, int] = {}
         by_name = {row.variant: row for row in rows}
@@ -216,6 +242,10 @@ class _Run:
                 for name, timer in timers.items():
                     if self.cancelled():
                         break
+                    if _versions(args) != versions:  # the model writes to its inputs
+                        for tensor, value in zip(tensors_in(args), tensors_in(kept), strict=True):
+                            write_back(tensor, value)
+                        versions = _versions(args)
                     rest()
                     by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
         eager = by_name.get("eager")
@@ -281,24 +311,45 @@ def cold_compiler() -> Iterator[None]:
                 os.environ[name] = before
 
 
+def _versions(args: Sequence[Any]) -> list[int]:
+    """A number for each tensor that a write to it changes."""
+    return [tensor._version for tensor in tensors_in(args)]
+
+
 def _batch(inputs: Sequence[Any]) -> int:
-    return next((tensor.shape[0] for tensor in filter(torch.is_tensor, inputs) if tensor.dim()), 1)
+    return next((tensor.shape[0] for tensor in tensors_in(inputs) if tensor.dim()), 1)
 
 
-def _resize(value: Any, batch: int) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.dim() or value.shape[0] == batch:
-        return value
-    times = -(-batch // value.shape[0])
-    return value.repeat(times, *[1] * (value.dim() - 1))[:batch].contiguous()
+def _resized(inputs: Sequence[Any], batch: int) -> list[Any]:
+    """The inputs with that many rows, in tensors that have the number of the first one.
+
+    Raises:
+        ValueError: there are no rows to repeat.
+    """
+    rows = _batch(inputs)
+    if not rows:
+        raise ValueError("benchmark(): the example has no rows to repeat; leave batches out, or give one with rows")
+
+    def resized(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.dim() or tensor.shape[0] != rows or rows == batch:
+            return tensor
+        return tensor.repeat(-(-batch // rows), *[1] * (tensor.dim() - 1))[:batch].contiguous()
+
+    return map_tensors(resized, list(inputs))
+
+
+class _Shown(str):
+    """A text that stands for itself within a printed structure."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def _describe(inputs: Sequence[Any]) -> str:
-    return ", ".join(
-        f"{str(v.dtype).removeprefix('torch.')}[{', '.join(map(str, v.shape))}]"
-        if isinstance(v, torch.Tensor)
-        else repr(v)
-        for v in inputs
-    )
+    def shown(tensor: torch.Tensor) -> _Shown:
+        return _Shown(f"{str(tensor.dtype).removeprefix('torch.')}[{', '.join(map(str, tensor.shape))}]")
+
+    return ", ".join(repr(map_tensors(shown, each)) for each in inputs)
 
 
 def _peak(device: str) -> float:

@@ -17,9 +17,9 @@ Told = float | Literal["not finite"] | None
 """A difference as data: JSON has no infinity."""
 
 
-def mismatch(expected: Any, got: Any) -> str | None:
+def mismatch(expected: Any, got: Any, precision: bool = True) -> str | None:
     """How a result differs from the expected one in structure, shape or dtype, in words; None if values alone may
-    differ."""
+    differ, or without `precision` those and floating-point dtypes."""
     (wanted, form), (given, other) = take_apart(expected), take_apart(got)
     if len(wanted) != len(given):
         return f"{_count(len(given))} instead of {_count(len(wanted))}"
@@ -28,7 +28,8 @@ def mismatch(expected: Any, got: Any) -> str | None:
             continue
         if want.shape != have.shape:
             return f"a tensor of shape {list(have.shape)} instead of {list(want.shape)}"
-        if want.dtype != have.dtype:
+        lower = not precision and want.is_floating_point() and have.is_floating_point()
+        if want.dtype != have.dtype and not lower:
             return f"a tensor of {have.dtype} instead of {want.dtype}"
     kinds = [_kinds(each.spec) for each in (form, other)]
     if kinds[0] != kinds[1]:
