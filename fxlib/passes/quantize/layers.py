@@ -5,6 +5,7 @@ A packed copy of the weight is made at the first call and dropped by ``copy`` an
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -69,6 +70,25 @@ class _Static(_Quantized):
     ) -> None:
         super().__init__(layer, per_channel)
         self.source, self.out, self.post = source, out, post
+
+    def get_extra_state(self) -> torch.Tensor:
+        """The ranges, so that a `state_dict` says with which the weights belong."""
+        ranges = (self.source, self.out, getattr(self, "other", None))
+        return torch.tensor(
+            [[-1.0, 0.0] if r is None else [r.scale, float(r.zero_point)] for r in ranges], dtype=torch.float64
+        )
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """
+        Raises:
+            ValueError: the ranges are others: the code around the layer computes with its own.
+        """
+        if not torch.equal(state, self.get_extra_state()):
+            raise ValueError(
+                "this state_dict is of a model that was calibrated with other data: its ranges of activations differ, "
+                "and they are in the code of a quantized model. Save the model itself (torch.save(model, …)), or "
+                "quantize again with the same data"
+            )
 
     def _result(self) -> tuple[Any, ...]:
         dtype = torch.float32 if self.out is None else torch.uint8
@@ -198,8 +218,13 @@ class DynamicQuantizedLinear(_Quantized):
         rows = x.reshape(-1, x.shape[-1])
         if not rows.numel():
             return x.new_empty(*x.shape[:-1], self.weight.shape[0])
-        low, high = torch.aminmax(rows)
-        s = QParams.of_range(low.item(), high.item())
+        low, high = (each.item() for each in torch.aminmax(rows))
+        odd = None
+        if not (math.isfinite(low) and math.isfinite(high)):
+            odd = ~rows.isfinite().all(1)
+            given, rows = rows, rows.masked_fill(odd[:, None], 0.0)
+            low, high = (each.item() for each in torch.aminmax(rows))
+        s = QParams.of_range(low, high)
         y = torch.ops.onednn.qlinear_pointwise(
             quantize(rows, s.scale, s.zero_point),
             s.scale,
@@ -215,4 +240,6 @@ class DynamicQuantizedLinear(_Quantized):
             [],
             "",
         )
+        if odd is not None:  # 8 bits have neither NaN nor infinities
+            y[odd] = nn.functional.linear(given[odd].float(), self.weight * self.scales.view(-1, 1), self.bias)
         return y.view(*x.shape[:-1], self.weight.shape[0])

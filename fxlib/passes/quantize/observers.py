@@ -6,6 +6,7 @@ Activations are unsigned and affine (0..255), weights signed and symmetric (-127
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,7 +33,13 @@ class QParams:
 
     @classmethod
     def of_range(cls, low: float, high: float) -> QParams:
-        """The parameters that cover ``low..high`` and zero, which must be exact since padding and ReLU produce it."""
+        """The parameters that cover ``low..high`` and zero, which must be exact since padding and ReLU produce it.
+
+        Raises:
+            ValueError: an end is NaN or infinite.
+        """
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError("a value is NaN or infinite on the calibration data, and 8 bits can hold neither")
         low, high = min(low, 0.0), max(high, 0.0)
         scale = (high - low) / QMAX
         if scale < 1e-12:

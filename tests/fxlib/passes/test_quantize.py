@@ -3,6 +3,7 @@ truly.
 """
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -206,6 +207,26 @@ def test_sensitive_layers_stay_in_float():
 def test_named_layers_stay_in_float():
     eight = quantize_static(fxlib.symbolic_trace(chain()), [torch.randn(1, 3, 16, 16)], skip=["fc"])
     assert isinstance(eight.fc, nn.Linear)
+
+
+def test_rows_that_8_bits_cannot_hold_are_as_in_eager():
+    layer, x = nn.Linear(8, 4).eval(), torch.randn(5, 2, 8)
+    x[0, 0], x[1, 1, 2], x[2, 0, 3] = math.nan, math.inf, -math.inf
+    eight = quantize_dynamic(fxlib.symbolic_trace(nn.Sequential(layer)), min_weights=0)
+    with torch.no_grad():
+        expected, got = layer(x), eight(x)
+    finite = expected.isfinite()
+    assert torch.equal(got.isnan(), expected.isnan()) and finite.sum() == 28
+    assert torch.equal(got[expected.isinf()], expected[expected.isinf()])
+    assert relative_error(got[finite], expected[finite]) < 0.02
+
+
+def test_a_state_dict_belongs_to_its_calibration():
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).eval(), torch.randn(16, 8)
+    one, same, other = (quantize_static(fxlib.symbolic_trace(model), [d], tolerance=None) for d in (x, x, x * 7))
+    same.load_state_dict(one.state_dict())
+    with pytest.raises(ValueError, match="calibrated with other data"):
+        other.load_state_dict(one.state_dict())
 
 
 def test_dynamic():
