@@ -77,6 +77,11 @@ class BenchmarkReport:
     environment: dict[str, Any]
     rows: list[Measurement]
     cancelled: bool = False
+    random: bool = False
+    """Whether the model draws random numbers; errors are then of results with the same seed, which an engine or a
+    compiler may draw otherwise."""
+    writes: bool = False
+    """Whether the model writes to its inputs; times are then those of calls with copies."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -143,6 +148,10 @@ class BenchmarkReport:
             foot += f", {machine['gpu']}"
         if machine.get("load", 0) > 0.5:
             foot += f"; other programs were running (load {machine['load']:.1f}), so figures are noisy"
+        if self.random:
+            foot += "; the model draws random numbers, so an error may only mean that others were drawn"
+        if self.writes:
+            foot += "; the model writes to its inputs, so times include copying them for each call"
         return "\n".join([*shown, foot + (" (cancelled)" if self.cancelled else "")])
 
     def layers_text(self, most: int = 10) -> str:

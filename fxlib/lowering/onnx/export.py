@@ -168,7 +168,7 @@ class _Exporter:
                     self.env[node] = self._convert(node)
                 except Unsupported as problem:
                     problems[node] = Reason(problem.code, str(problem), self._cause(node))
-                except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
+                except Exception as error:
                     text = f"its converter does not support these arguments ({error})"
                     problems[node] = Reason("FX499", text)
                 if node in problems:
