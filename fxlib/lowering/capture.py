@@ -172,18 +172,24 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
 
 
 def _check_dynamic(program: Any, inputs: Inputs) -> None:
-    """
+    """Take over the sizes for which the program is right: it has one side of each branch on a size.
+
     Raises:
         CaptureError: the program fixes the size of a dimension that should be dynamic.
     """
     names = program.graph_signature.user_inputs
     given = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    for name, label, dims in zip(names, inputs.labels, inputs.dims, strict=True):
+    for index, (name, label, dims) in enumerate(zip(names, inputs.labels, inputs.dims, strict=True)):
         for dim in dims:
-            if is_fixed(given[name].shape[dim]):
+            size = given[name].shape[dim]
+            if is_fixed(size):
                 raise CaptureError(
                     f"dimension {dim} of {label!r} cannot be dynamic: the model computes with the example's size"
                 )
+            if (range_ := program.range_constraints.get(size.node.expr)) is not None:
+                # Sizes of 0 and 1 are only excluded because torch.export takes no example of them.
+                low, high = int(range_.lower), int(range_.upper) if range_.upper.is_Integer else None
+                inputs.limit(index, dim, low if low > 2 else 0, high)
 
 
 class _Tensors(torch.nn.Module):

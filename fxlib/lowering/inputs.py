@@ -34,6 +34,7 @@ class Inputs:
         labels: a name for each: `x`, or `x[0]` where the argument `x` holds several.
         ranges: for each, the dimensions that may change, and their ranges; None if unknown.
         sizes: the shape that each must have in a call, with a range for each dynamic size.
+        limited: whether the capture allows only some of the dynamic sizes; a call with others would not fail by itself.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Inputs:
             tuple(ranges[axis] or _ANY if axis in ranges else size for axis, size in enumerate(tensor.shape))
             for tensor, ranges in zip(self.tensors, self.ranges, strict=True)
         ]
+        self.limited = False
         self.dtypes = [tensor.dtype for tensor in self.tensors]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,6 +115,16 @@ class Inputs:
         values: Any = {name: put_together(form, rest) for name, form in self.forms.items()}
         bound = inspect.BoundArguments(inspect.Signature(self._parameters), values)
         return model(*bound.args, **bound.kwargs)
+
+    def limit(self, index: int, dim: int, low: int, high: int | None) -> None:
+        """Allow only these sizes of a dimension that may change; each call is checked then."""
+        sizes = list(self.sizes[index])
+        present = sizes[dim]
+        least, most = _ANY if isinstance(present, int) else present
+        ends = [end for end in (most, high) if end is not None]
+        allowed = max(least, low), min(ends, default=None)
+        self.limited = self.limited or allowed != (least, most)
+        self.sizes[index] = (*sizes[:dim], allowed, *sizes[dim + 1 :])
 
     # -- for a call of the lowered model
 
@@ -158,10 +170,11 @@ class Inputs:
                 return TypeError(f"{caller} got {label!r} of {tensor.dtype}, but the model was lowered for {dtype}")
             if len(sizes) != tensor.dim() or not all(map(_fits, sizes, tensor.shape)):
                 wanted = f"[{', '.join(map(_size_shown, sizes))}]"
-                return ValueError(
-                    f"{caller} got {label!r} of shape {list(tensor.shape)}, but the model was lowered for {wanted}; "
-                    "dynamic= of lower() lets sizes change"
-                )
+                hint = "dynamic= of lower() lets sizes change"
+                if self.limited:
+                    hint = "for other sizes its forward may take another branch, which was not captured"
+                found = f"{caller} got {label!r} of shape {list(tensor.shape)}"
+                return ValueError(f"{found}, but the model was lowered for {wanted}; {hint}")
         return None
 
     # -- inside

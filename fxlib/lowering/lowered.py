@@ -64,6 +64,8 @@ class LoweredModule(torch.nn.Module):
             TypeError, ValueError: an argument does not match the example that the model was lowered with.
         """
         tensors = self.inputs.of_call(args, kwargs, f"lowered {self.report.model}")
+        if self.inputs.limited and (problem := self.inputs.problem(tensors, f"lowered {self.report.model}")):
+            raise problem
         try:
             with torch.no_grad():
                 result = self.module(*tensors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import inspect
 import json
 import os
 import secrets
@@ -18,13 +19,42 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+import torch.utils._pytree as pytree
+from torch.overrides import TorchFunctionMode
 
+from fxlib.capture.proxy import Proxy
+from fxlib.capture.tracer import Tracer
+from fxlib.codegen.graph_module import GraphModule
+from fxlib.ir.graph import Graph
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.engines import get
 from fxlib.lowering.onnx.export import Exported
 from fxlib.lowering.part import EnginePart
 
 FORMAT = 4
+
+
+class _Again(Tracer):
+    """Traces the code of a part again when it is loaded. A call without tensors, such as `torch.randn(2, 4)`, stays a
+    call: a plain trace would run it, and keep its result."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        with _Recorded(self):
+            return super().trace(*args, **kwargs)
+
+
+class _Recorded(TorchFunctionMode):
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = pytree.tree_leaves((args, kwargs))
+        symbolic = any(isinstance(each, Proxy) for each in given)
+        if any(isinstance(each, torch.Tensor) for each in given) or (symbolic and not inspect.isbuiltin(func)):
+            return func(*args, **kwargs)
+        return self.tracer.create_proxy("call_function", func, args, kwargs)
 
 
 class UntrustedModel(RuntimeError):
@@ -91,6 +121,9 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
             "profiles": part.exported.profiles,
         }  # fmt: skip
     layouts = {name: (part.exported.outputs, part.exported.output_spec) for name, part in parts.items()}
+    for each in module.modules():
+        if isinstance(each, GraphModule):
+            each._tracer_cls = _Again
     try:
         for name in parts:
             _replace(module, name, torch.nn.Identity())

@@ -32,6 +32,7 @@ from fxlib.shapes.tensor_meta import TensorMeta
 _DATA = "it depends on the values of tensors"
 _MASKS = (torch.bool, torch.uint8)
 _READS = {"item", "tolist", "numpy", "__int__", "__index__", "__array__"}
+_OF_DEVICE = ("device", "is_cpu", "is_cuda", "is_meta")
 _NO_SIZES = (float, bool, complex, str, type(None))
 """Types whose values may vary between runs without changing a shape."""
 
@@ -58,7 +59,15 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         node -> meta or fake tensor, Python value, or nested tuples and dicts of them; `Unknown` if it depends on data.
     """
     if dims is not None and any(dims):
-        return _symbolic(gm, inputs, dims)
+        values = _symbolic(gm, inputs, dims)
+    else:
+        values = _plain(gm, inputs)
+    _on_real_device(gm, values, inputs)
+    return values
+
+
+def _plain(gm: GraphModule, inputs: Sequence[Any]) -> dict[Node, Any]:
+    """Values on the meta device."""
     values: dict[Node, Any] = {}
     placeholders = gm.graph.find_nodes(op="placeholder")
     values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
@@ -69,6 +78,25 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         _by_symbols(gm, inputs, values)
         _measure(gm, inputs, values)
     return values
+
+
+def _on_real_device(gm: GraphModule, values: dict[Node, Any], inputs: Sequence[Any]) -> None:
+    """Let `x.device`, and what is computed from it, be that of the run: parts in PyTorch make tensors on it."""
+    real = (tensor.device for tensor in (*filter(torch.is_tensor, inputs), *gm.parameters()) if not tensor.is_meta)
+    example = torch.empty(0, device=next(real, "cpu"))
+    moved: set[Node] = set()
+    for node in gm.graph.nodes:
+        if node.target is getattr and node.args[1] in _OF_DEVICE and torch.is_tensor(values.get(node.args[0])):
+            values[node] = getattr(example, node.args[1])
+        elif moved.isdisjoint(node.all_input_nodes) or node.op == "output" or not _is_number(values[node]):
+            continue
+        else:
+            values[node] = _call(gm, node, values)
+        moved.add(node)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, Unknown) and not tensors_in(value)
 
 
 def _by_symbols(gm: GraphModule, inputs: Sequence[Any], values: dict[Node, Any]) -> None:

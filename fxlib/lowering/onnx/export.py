@@ -279,9 +279,11 @@ class _Exporter:
             result = (result, *[None] * (len(fake) - 1))  # a converter that returns only the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
-            return tuple(
+            bound = tuple(
                 self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs
             )
+            named = hasattr(type(fake), "__match_args__") and len(bound) == len(fake)
+            return type(fake)(bound) if named else bound
         return result
 
     def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:
@@ -294,7 +296,9 @@ class _Exporter:
         rebuilt = []
         for leaf in leaves:
             source, returned = (leaf.node, leaf.value) if isinstance(leaf, _Held) else (self.output, leaf)
-            inner, inner_spec = pytree.tree_flatten(tuple(returned) if isinstance(returned, torch.Size) else returned)
+            if isinstance(returned, torch.Size) and any(isinstance(each, torch.SymInt) for each in returned):
+                returned = tuple(returned)
+            inner, inner_spec = pytree.tree_flatten(returned)
             rebuilt.append(inner_spec)
             flat.extend((source, each) for each in inner)
         outputs: list[int | Constant | Number] = []
