@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fxlib.passes.packed_layers import NONE, PostOp
-from fxlib.passes.quantize.functions import quantize
+from fxlib.passes.quantize.functions import dequantize, quantize
 from fxlib.passes.quantize.large_results import LargeResult
 from fxlib.passes.quantize.observers import QParams, weight_scales
 
@@ -69,6 +69,21 @@ class _Static(_Quantized):
     ) -> None:
         super().__init__(layer, per_channel)
         self.source, self.out, self.post = source, out, post
+
+    def _ranges(self) -> list[tuple[float, int, bool] | None]:
+        known = (self.source, self.out, getattr(self, "other", None))
+        return [None if each is None else (each.scale, each.zero_point, each.signed) for each in known]
+
+    def get_extra_state(self) -> list[tuple[float, int, bool] | None]:
+        """The ranges, which the code of the model holds as well."""
+        return self._ranges()
+
+    def set_extra_state(self, state: list[tuple[float, int, bool] | None]) -> None:
+        if list(state) != self._ranges():
+            raise RuntimeError(
+                "the state is of a model that was calibrated with other data, and the ranges of this one are part of "
+                "its code; quantize with the same data, or pickle the whole model"
+            )
 
     def _result(self) -> tuple[Any, ...]:
         dtype = torch.float32 if self.out is None else torch.uint8
@@ -169,8 +184,14 @@ class QuantizedConv2d(_Static):
         head = (q, s.scale, s.zero_point, self._packed, self.scales, self.zeros)
         if other is None or self.other is None or self.out is None:
             return torch.ops.onednn.qconv2d_pointwise(*head, self.bias, *where, *self._result())
+        sizes = self._sizes(q)
+        whole = torch.broadcast_shapes(sizes, other.shape)  # in calibration both had the same
+        if whole != sizes:
+            y = torch.ops.onednn.qconv2d_pointwise(*head, self.bias, *where, 1.0, 0, torch.float32, "none", [], "")
+            y = y + dequantize(other, self.other.scale, self.other.zero_point)
+            return quantize(y.relu_() if self.post.name == "relu" else y, self.out.scale, self.out.zero_point)
         # The kernel may overwrite this operand with its result.
-        sink = other.clone(memory_format=torch.channels_last)
+        sink = other.expand(whole).clone(memory_format=torch.channels_last)
         return torch.ops.onednn.qconv2d_pointwise.binary(
             *head,
             sink,
@@ -188,6 +209,13 @@ class QuantizedConv2d(_Static):
             self.post.algorithm,
         )
 
+    def _sizes(self, q: torch.Tensor) -> torch.Size:
+        """The shape of the convolution's result."""
+        geometry: Any = (self.stride, self.padding, self.dilation)
+        each = zip(q.shape[2:], self.weight.shape[2:], *geometry, strict=True)
+        slid = ((size + 2 * pad - step * (kernel - 1) - 1) // stride + 1 for size, kernel, stride, pad, step in each)
+        return torch.Size((q.shape[0], self.weight.shape[0], *slid))
+
 
 class DynamicQuantizedLinear(_Quantized):
     """A linear layer with an int8 weight that computes the range of each input at run time; float32 in and out."""
@@ -199,6 +227,8 @@ class DynamicQuantizedLinear(_Quantized):
         if not rows.numel():
             return x.new_empty(*x.shape[:-1], self.weight.shape[0])
         low, high = torch.aminmax(rows)
+        if not (low.isfinite() and high.isfinite()):
+            return self._with_infinities(rows).view(*x.shape[:-1], self.weight.shape[0])
         s = QParams.of_range(low.item(), high.item())
         y = torch.ops.onednn.qlinear_pointwise(
             quantize(rows, s.scale, s.zero_point),
@@ -216,3 +246,12 @@ class DynamicQuantizedLinear(_Quantized):
             "",
         )
         return y.view(*x.shape[:-1], self.weight.shape[0])
+
+    def _with_infinities(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows that hold NaN or an infinity have no range: they are computed in float."""
+        whole = rows.isfinite().all(1)
+        result = rows.new_empty(len(rows), self.weight.shape[0])
+        result[whole] = self(rows[whole])
+        weight = self.weight.float() * self.scales.view(-1, 1)
+        result[~whole] = torch.nn.functional.linear(rows[~whole], weight, self.bias)
+        return result
