@@ -8,8 +8,6 @@ from xml.sax.saxutils import escape
 
 from fxlib.lowering.difference import in_words, told
 
-_RANDOM = "the model draws random numbers: a variant that draws others has a large error, and may be right"
-
 
 @dataclass
 class Measurement:
@@ -27,8 +25,6 @@ class Measurement:
     max_rel_error: float | None = None
     mismatch: str | None = None
     """How the result differs from eager's in structure, shape or dtype."""
-    random: bool = False
-    """Whether eager itself gives other results with other random numbers."""
     speedup: float | None = None
     """Median of eager over that of this variant."""
     problem: str | None = None
@@ -83,6 +79,11 @@ class BenchmarkReport:
     environment: dict[str, Any]
     rows: list[Measurement]
     cancelled: bool = False
+    random: bool = False
+    """Whether the model draws random numbers; errors are then of results with the same seed, which an engine or a
+    compiler may draw otherwise."""
+    writes: bool = False
+    """Whether the model writes to its inputs; times are then those of calls with copies."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -149,8 +150,11 @@ class BenchmarkReport:
             foot += f", {machine['gpu']}"
         if machine.get("load", 0) > 0.5:
             foot += f"; other programs were running (load {machine['load']:.1f}), so figures are noisy"
+        if self.random:
+            foot += "; the model draws random numbers, so an error may only mean that others were drawn"
+        if self.writes:
+            foot += "; the model writes to its inputs, so times include copying them for each call"
         notes = dict.fromkeys(f"{row.title} gives {row.mismatch}" for row in self.rows if row.mismatch)
-        notes |= dict.fromkeys(_RANDOM for row in self.rows if row.random)
         return "\n".join([*shown, *notes, foot + (" (cancelled)" if self.cancelled else "")])
 
     def layers_text(self, most: int = 10) -> str:

@@ -29,14 +29,13 @@ from fxlib.benchmark.rest import rest
 from fxlib.benchmark.variants import VARIANTS, Variant
 from fxlib.capture.module_state import unchanged
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.ir.leaves import copied, map_tensors, tensors_in, write_back
+from fxlib.ir.leaves import copied, map_tensors, tensors_in
 from fxlib.ir.modules import data_kept
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.difference import difference, mismatch
 
+_FIRST = ("eager", "generated")
 _NOTHING = "changes nothing in this model"
-_APART = 1e-2
-"""A relative difference between two runs of the same model that only random numbers explain."""
 MIN_SAMPLE_S = 0.02
 """A sample repeats the call until it lasts this long, so that the clock does not matter."""
 
@@ -63,9 +62,9 @@ def benchmark(
         variants: names from `VARIANTS`; default all that can run here and change the model. Eager is always measured.
         without: names of variants that are left out.
         trace: returns the traced model, for variants that start from one. Default: a symbolic trace.
-        batches: batch sizes; tensors that have as many rows as the first one are repeated or cut along dimension 0, in
-            lists and dicts too. Default: the inputs as they are given.
-        threads: intra-op thread counts. Default: torch's present one.
+        batches: batch sizes; the tensors whose dimension 0 is that of the first are repeated or cut along it. Default:
+            as given.
+        threads: intra-op thread counts, of at most the number of processors. Default: torch's present one.
         rounds: samples of each variant; fewer if `seconds` runs out, but at least three.
         seconds: time for the samples of one batch size and thread count.
         progress: called with a text and the fraction done.
@@ -74,8 +73,8 @@ def benchmark(
     Raises:
         TypeError: `model` is no module, `inputs` no tuple, or another argument of the wrong type.
         KeyError: an unknown variant; the text lists the known ones.
-        ValueError: the model is in training mode, fails itself, or a batch size or thread count is not a positive
-            number.
+        ValueError: the model is in training mode or fails on its inputs, or a batch size or thread count is not a
+            positive number, or is too large.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"benchmark(): model must be a torch.nn.Module, not {type(model).__name__}")
@@ -87,6 +86,13 @@ def benchmark(
     for name, counts in (("batches", batches), ("threads", threads)):
         if counts is not None and not _are_counts(counts):
             raise ValueError(f"benchmark(): {name} must be a list of numbers of 1 or more, not {counts!r}")
+    most = os.cpu_count() or 1
+    if threads is not None and max(threads) > most:
+        raise ValueError(
+            f"benchmark(): threads must be at most {most}, the processors of this machine, not {threads!r}"
+        )
+    if batches is not None and (sizes := [each.shape for each in tensors_in(inputs) if each.dim()]) and not sizes[0][0]:
+        raise ValueError("benchmark(): batches need an example with at least one row, and its first tensor has none")
     if type(rounds) is not int:
         raise TypeError(f"benchmark(): rounds must be an integer, not {type(rounds).__name__}")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
@@ -102,18 +108,20 @@ def benchmark(
         progress or (lambda text, done: None), cancelled or (lambda: False), trace and functools.cache(trace),
     )  # fmt: skip
     before = torch.get_num_threads()
-    sizes = [(b, _resized(inputs, b)) for b in batches] if batches else [(_batch(inputs), list(inputs))]
-    cells = [(batch, args, count) for count in threads or [before] for batch, args in sizes]
+    wanted: Sequence[int | None] = batches or [None]  # None: as given
+    cells = [(b, t) for t in (threads or [before]) for b in wanted]
     report = BenchmarkReport(type(model).__name__, _describe(inputs), environment(), [])
     try:
-        with exclusive(), cold_compiler(), unchanged(model), data_kept(model):
-            for index, (batch, args, count) in enumerate(cells):
+        with exclusive(), cold_compiler():
+            for index, (batch, count) in enumerate(cells):
                 torch.set_num_threads(count)
                 say = run.within(index / len(cells), 1 / len(cells))
-                report.rows += run.cell(copied(args), batch, count, say, by_layer=index == 0)
+                given = list(inputs) if batch is None else _resized(inputs, batch)
+                report.rows += run.cell(given, _batch(given), count, say, by_layer=index == 0)
                 if run.cancelled():
                     report.cancelled = True
                     break
+            report.random, report.writes = run.random, run.writes
     finally:
         torch.set_num_threads(before)
     run.progress("done", 1.0)
@@ -150,6 +158,10 @@ class _Run:
     progress: Callable[[str, float], None]
     cancelled: Callable[[], bool]
     trace: Callable[[], GraphModule] | None
+    random: bool = False
+    """Whether the model draws random numbers. The results that are compared are then of the same seed."""
+    writes: bool = False
+    """Whether the model writes to its inputs. Each call that is timed then takes copies."""
 
     def within(self, start: float, share: float) -> Callable[[str, float], None]:
         """`progress` for one part of the whole."""
@@ -159,19 +171,12 @@ class _Run:
         self, args: list[Any], batch: int, threads: int, say: Callable[[str, float], None], by_layer: bool
     ) -> list[Measurement]:
         """All variants at one batch size and thread count."""
-        rows: list[Measurement] = []
         calls: dict[str, Callable[..., Any]] = {}
-        try:
-            expected = self._first(self.model, args)
-        except Exception as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise ValueError(
-                f"{type(self.model).__name__} itself fails on these inputs ({_describe(args)}): {lines[0]}"
-            ) from error
-        random = difference(expected, self._first(self.model, args, seed=1))[1] > _APART
-        for index, (variant, problem) in enumerate(self.chosen):
-            row = Measurement(variant.name, variant.title, batch, threads, problem=problem, random=random)
-            rows.append(row)
+        expected = self._expected(args)
+        rows = [Measurement(each.name, each.title, batch, threads, problem=problem) for each, problem in self.chosen]
+        # The generated code comes early, since what changes nothing in it needs no measurement.
+        in_turn = sorted(zip(rows, self.chosen, strict=True), key=lambda each: each[0].variant not in _FIRST)
+        for index, (row, (variant, problem)) in enumerate(in_turn):
             if problem or self.cancelled():
                 row.problem = problem or "cancelled"
                 continue
@@ -184,23 +189,50 @@ class _Run:
             except Exception as error:
                 text = str(error).strip().splitlines()
                 row.problem = f"{type(error).__name__}: {text[0] if text else ''}"[:200]
-        self._sample(rows, calls, args, say)
+        with self._kept():
+            self._sample(rows, calls, args, say)
         for row, (variant, _) in zip(rows, self.chosen, strict=True) if by_layer else ():
             if variant.layers is not None and variant.name in calls and not self.cancelled():
                 say(f"layers of {row.title}", 1.0)
-                row.layers = [layer.as_dict() for layer in variant.layers(calls[variant.name], args)]
+                with self._kept():
+                    row.layers = [layer.as_dict() for layer in variant.layers(calls[variant.name], copied(args))]
         return [row for row in rows if self.named or row.problem != _NOTHING]
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """The state of the model is restored, and the same random numbers are drawn each time."""
+        with torch.no_grad(), unchanged(self.model), data_kept(self.model, True), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
+
+    def _expected(self, args: list[Any]) -> Any:
+        """Eager's result, and what it does besides."""
+        given = copied(args)
+        versions = [tensor._version for tensor in tensors_in(given)]
+        with self._kept():
+            before = torch.random.get_rng_state()
+            try:
+                expected = copied(self.model(*given))
+            except Exception as error:
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                raise ValueError(f"{type(self.model).__name__} itself fails on its inputs: {lines[0]}") from error
+            self.random = self.random or not torch.equal(before, torch.random.get_rng_state())
+        self.writes = self.writes or versions != [tensor._version for tensor in tensors_in(given)]
+        return expected
 
     def _prepared(self, variant: Variant, row: Measurement, args: list[Any], expected: Any) -> Callable[..., Any]:
         """The prepared variant, after its first call."""
         peak = _peak(self.device)
         start = time.perf_counter()
-        with unchanged(self.model), data_kept(self.model):  # a trace runs forward, which may write to buffers
+        with self._kept():  # a trace runs forward, which may write to buffers
             traced = self.trace() if self.trace is not None and variant.of_trace else None
-            call = variant.prepare(self.model if traced is None else traced, copied(args))
+            call = variant.prepare(self.model if traced is None else traced, args)
         row.prepare_ms = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
-        result = self._first(call, args)
+        with self._kept():
+            result = call(*copied(args))
+        if self.device == "cuda":
+            torch.cuda.synchronize()
         row.first_ms = (time.perf_counter() - start) * 1e3
         if variant.name == "eager":
             row.max_rel_error = 0.0
@@ -210,44 +242,31 @@ class _Run:
         row.memory_mib = max(0.0, _peak(self.device) - peak)
         return call
 
-    def _first(self, call: Callable[..., Any], args: list[Any], seed: int = 0) -> Any:
-        """The result of a first call: on copies of the inputs, the model's own state, and the same random numbers."""
-        with torch.no_grad(), unchanged(self.model), data_kept(self.model), torch.random.fork_rng():
-            torch.manual_seed(seed)
-            result = call(*copied(args))
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-            return copied(result)
-
     def _sample(
         self, rows: list[Measurement], calls: dict[str, Callable[..., Any]], args: list[Any],
         say: Callable[[str, float], None],
     ) -> None:  # fmt: skip
         """Samples of all variants in turn."""
-        kept, versions = copied(args), _versions(args)
         timers: dict[str, Timer] = {}
         repeats: dict[str, int] = {}
         by_name = {row.variant: row for row in rows}
-        with torch.no_grad():
-            for name, call in calls.items():
-                timer = Timer("call(*args)", globals={"call": call, "args": args}, num_threads=by_name[name].threads)
-                once = min(timer.timeit(1).median for _ in range(2))  # the last calls of the warm-up
-                timers[name], repeats[name] = timer, max(1, round(MIN_SAMPLE_S / max(once, 1e-9)))
-            start = time.perf_counter()
-            gc.collect()
-            for index in range(self.rounds):
-                if self.cancelled() or (index >= 3 and time.perf_counter() - start > self.seconds):
+        code = "call(*copied(args))" if self.writes else "call(*args)"
+        for name, call in calls.items():
+            known = {"call": call, "args": args, "copied": copied}
+            timer = Timer(code, globals=known, num_threads=by_name[name].threads)
+            once = min(timer.timeit(1).median for _ in range(2))  # the last calls of the warm-up
+            timers[name], repeats[name] = timer, max(1, round(MIN_SAMPLE_S / max(once, 1e-9)))
+        start = time.perf_counter()
+        gc.collect()
+        for index in range(self.rounds):
+            if self.cancelled() or (index >= 3 and time.perf_counter() - start > self.seconds):
+                break
+            say(f"round {index + 1} of {self.rounds}", 0.4 + 0.6 * index / self.rounds)
+            for name, timer in timers.items():
+                if self.cancelled():
                     break
-                say(f"round {index + 1} of {self.rounds}", 0.4 + 0.6 * index / self.rounds)
-                for name, timer in timers.items():
-                    if self.cancelled():
-                        break
-                    if _versions(args) != versions:  # the model writes to its inputs
-                        for tensor, value in zip(tensors_in(args), tensors_in(kept), strict=True):
-                            write_back(tensor, value)
-                        versions = _versions(args)
-                    rest()
-                    by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
+                rest()
+                by_name[name].times_ms.append(timer.timeit(repeats[name]).median * 1e3)
         eager = by_name.get("eager")
         for row in rows:
             if eager is not None and eager.times_ms and row.times_ms:
@@ -311,45 +330,30 @@ def cold_compiler() -> Iterator[None]:
                 os.environ[name] = before
 
 
-def _versions(args: Sequence[Any]) -> list[int]:
-    """A number for each tensor that a write to it changes."""
-    return [tensor._version for tensor in tensors_in(args)]
-
-
 def _batch(inputs: Sequence[Any]) -> int:
     return next((tensor.shape[0] for tensor in tensors_in(inputs) if tensor.dim()), 1)
 
 
 def _resized(inputs: Sequence[Any], batch: int) -> list[Any]:
-    """The inputs with that many rows, in tensors that have the number of the first one.
+    present = _batch(inputs)
 
-    Raises:
-        ValueError: there are no rows to repeat.
-    """
-    rows = _batch(inputs)
-    if not rows:
-        raise ValueError("benchmark(): the example has no rows to repeat; leave batches out, or give one with rows")
-
-    def resized(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.dim() or tensor.shape[0] != rows or rows == batch:
-            return tensor
-        return tensor.repeat(-(-batch // rows), *[1] * (tensor.dim() - 1))[:batch].contiguous()
+    def resized(value: torch.Tensor) -> torch.Tensor:
+        if not value.dim() or value.shape[0] != present or present == batch:
+            return value
+        return value.repeat(-(-batch // present), *[1] * (value.dim() - 1))[:batch].contiguous()
 
     return map_tensors(resized, list(inputs))
 
 
 class _Shown(str):
-    """A text that stands for itself within a printed structure."""
+    """A text that stands for a tensor, within whatever holds it."""
 
-    __slots__ = ()
     __repr__ = str.__str__
 
 
 def _describe(inputs: Sequence[Any]) -> str:
-    def shown(tensor: torch.Tensor) -> _Shown:
-        return _Shown(f"{str(tensor.dtype).removeprefix('torch.')}[{', '.join(map(str, tensor.shape))}]")
-
-    return ", ".join(repr(map_tensors(shown, each)) for each in inputs)
+    shown = map_tensors(lambda v: _Shown(f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}"), list(inputs))
+    return ", ".join(map(repr, shown))
 
 
 def _peak(device: str) -> float:

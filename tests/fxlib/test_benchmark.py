@@ -1,6 +1,10 @@
-"""What is timed: the inputs as they are given, and the model in the state in which it was given."""
+"""What a benchmark times: the inputs as given or resized, each variant from the same state, and nothing of the caller's
+changed. Small models, few samples: the figures do not matter."""
 
 from __future__ import annotations
+
+import math
+import os
 
 import pytest
 import torch
@@ -9,73 +13,107 @@ from torch import nn
 from fxlib.benchmark import benchmark
 
 
-class Seen(nn.Module):
-    """Records the shapes with which it is called; writes to its state and to its inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
-        self.number = 0
-        self.shapes: set = set()
-
-    def forward(self, x, batch, mask):
-        self.calls += 1
-        self.number += 1
-        SEEN.add((x.shape, batch["y"].shape, batch["z"][0].shape, mask.shape))
-        LARGEST.append(x.max())
-        x.mul_(1.1)
-        return x.sum() * self.calls + self.number
+def timed(model, inputs, variants=("generated", "onnxruntime"), **kwargs):
+    return benchmark(model.eval(), inputs, list(variants), rounds=3, seconds=0.1, **kwargs)
 
 
-SEEN: set = set()
-LARGEST: list = []
-
-
-@pytest.mark.parametrize(("batches", "rows"), [(None, {4}), ([2, 9], {2, 9})])
-def test_inputs_keep_their_shapes_and_their_values(batches, rows) -> None:
-    SEEN.clear()
-    LARGEST.clear()
-    model, x = Seen().eval(), torch.ones(4, 3)
-    inputs = x, {"y": torch.ones(4, 2), "z": [torch.ones(1, 2)]}, torch.ones(6, 6)
-    report = benchmark(model, inputs, [], batches=batches, rounds=3)
-    assert {((n, 3), (n, 2), (1, 2), (6, 6)) for n in rows} == SEEN
-    assert [row.batch for row in report.rows] == sorted(rows)
-    assert torch.equal(x, torch.ones(4, 3)) and model.calls == 0 and model.number == 0
-    # Each sample starts with the same inputs: a call has those of the calls before it in its own sample at most.
-    assert LARGEST.count(torch.tensor(1.0)) >= 3 + 2
-    assert report.inputs == "float32[4, 3], {'y': float32[4, 2], 'z': [float32[1, 2]]}, float32[6, 6]"
-
-
-class Counting(nn.Module):
+class Masked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(8, 8)
-        self.register_buffer("calls", torch.zeros(()))
+        self.seen: list = []
+
+    def forward(self, x, mask):
+        scores = self.layer(x) @ x.transpose(1, 2)
+        return (scores + mask).softmax(-1) @ x
+
+
+def test_inputs_are_timed_as_given_and_only_the_batch_is_resized() -> None:
+    report = timed(Masked(), (torch.randn(4, 6, 8), torch.zeros(6, 6)))
+    assert report.inputs == "float32[4, 6, 8], float32[6, 6]" and not [
+        row.problem for row in report.rows if row.problem
+    ]
+    sizes = []
+
+    class Sized(nn.Module):
+        def forward(self, given, mask):
+            sizes.append((len(given["x"][0]), len(mask)))
+            return given["x"][0] * 2
+
+    report = timed(Sized(), ({"x": [torch.randn(4, 8)]}, torch.zeros(6, 6)), ["eager"], batches=[4, 9])
+    assert set(sizes) == {(4, 6), (9, 6)} and [row.batch for row in report.rows] == [4, 9]
+    assert report.inputs == "{'x': [float32[4, 8]]}, float32[6, 6]"
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.calls = 0
+        self.register_buffer("n", torch.zeros(()))
 
     def forward(self, x):
+        self.n += 1
         self.calls += 1
-        return self.layer(x) + self.calls + torch.zeros_like(x).bernoulli_(0.5)
+        return self.layer(x) + self.n
 
 
-class Reshaped(nn.Module):
-    """Its trace gives another shape, and another dtype."""
+def test_each_variant_starts_from_the_state_of_the_model_which_is_kept() -> None:
+    model = Counts()
+    report = timed(model, (torch.randn(4, 8),), ["generated", "onnxruntime"])
+    assert [row.max_rel_error < 1e-5 for row in report.rows] == [True, False, True], "a trace loses the write"
+    assert model.n == 0 and model.calls == 0
 
-    def forward(self, x):
-        return x.relu() if isinstance(x, torch.Tensor) else (x.relu().half(), x[0])
+
+def test_a_model_that_writes_to_its_input_is_timed_on_copies() -> None:
+    class Doubles(nn.Module):
+        def forward(self, x):
+            return x.mul_(2) + 1
+
+    x = torch.ones(4, 8)
+    report = timed(Doubles(), (x,), ["generated"])
+    assert (x == 1).all() and report.writes and "times include copying" in report.table()
 
 
-def test_each_variant_has_the_state_the_random_numbers_and_the_kind_of_result_of_eager() -> None:
-    report = benchmark(Counting().eval(), (torch.randn(4, 8),), ["generated", "onnxruntime"], rounds=3)
-    generated, lowered = report.rows[1:]
-    assert lowered.max_rel_error < 1e-5 < generated.max_rel_error and not lowered.problem, "a trace loses the write"
-    assert "the model draws random numbers" in report.table()
-    report = benchmark(Reshaped().eval(), (torch.randn(4, 8),), ["generated"], rounds=3)
-    assert report.rows[1].mismatch == "2 tensors instead of 1 tensor"
+def test_a_result_of_another_kind_is_told() -> None:
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x.relu() if isinstance(x, torch.Tensor) else (x.relu(), x[0])
+
+    report = timed(Pair(), (torch.randn(4, 8),), ["generated"])
+    assert report.rows[1].mismatch == "2 tensors instead of 1 tensor" and report.rows[1].max_rel_error == math.inf
     assert "generated forward gives 2 tensors instead of 1 tensor" in report.table()
 
 
-def test_what_cannot_be_timed_is_said() -> None:
-    with pytest.raises(ValueError, match=r"Linear itself fails on these inputs \(float32\[4, 7\]\): mat1 and mat2"):
-        benchmark(nn.Linear(8, 8).eval(), (torch.randn(4, 7),), [])
-    with pytest.raises(ValueError, match="no rows to repeat"):
-        benchmark(nn.Linear(8, 8).eval(), (torch.randn(0, 8),), [], batches=[2])
+def test_random_numbers_are_those_of_one_seed_and_the_report_says_so() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return x + torch.randn_like(x)
+
+    report = timed(Noisy(), (torch.randn(4, 8),), ["generated"])
+    assert report.random and [row.max_rel_error for row in report.rows] == [0.0, 0.0]
+    assert "draws random numbers" in report.table()
+
+
+def test_what_changes_nothing_is_told_in_any_order() -> None:
+    class Scales(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    rows = timed(Scales(), (torch.randn(4, 8),), ["quantized", "generated"]).rows
+    assert [(row.variant, row.problem) for row in rows] == [
+        ("eager", None), ("quantized", "changes nothing in this model"), ("generated", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "reason"),
+    [
+        ((torch.randn(4, 8),), {"threads": [100_000]}, f"threads must be at most {os.cpu_count()}"),
+        ((torch.randn(0, 8),), {"batches": [4]}, "an example with at least one row"),
+        ((torch.randn(4, 7),), {}, "Linear itself fails on its inputs: mat1 and mat2"),
+    ],
+)
+def test_what_cannot_be_timed_is_one_sentence(inputs, options, reason) -> None:
+    with pytest.raises(ValueError, match=reason):
+        timed(nn.Linear(8, 8), inputs, ["eager"], **options)

@@ -168,7 +168,7 @@ class _Exporter:
                     self.env[node] = self._convert(node)
                 except Unsupported as problem:
                     problems[node] = Reason(problem.code, str(problem), self._cause(node))
-                except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
+                except Exception as error:
                     text = f"its converter does not support these arguments ({error})"
                     problems[node] = Reason("FX499", text)
                 if node in problems:
@@ -281,9 +281,12 @@ class _Exporter:
             result = (result, *[None] * (len(fake) - 1))  # a converter that returns only the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
-            bound = (self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs)
+            bound = tuple(
+                self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs
+            )
             # Results keep their names: the model may read `.values` of them, or return them.
-            return type(fake)(bound) if hasattr(fake, "n_sequence_fields") else tuple(bound)
+            named = hasattr(fake, "n_sequence_fields") and len(bound) == len(fake)
+            return type(fake)(bound) if named else bound
         return result
 
     def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:
@@ -296,7 +299,9 @@ class _Exporter:
         rebuilt = []
         for leaf in leaves:
             source, returned = (leaf.node, leaf.value) if isinstance(leaf, _Held) else (self.output, leaf)
-            inner, inner_spec = pytree.tree_flatten(tuple(returned) if isinstance(returned, torch.Size) else returned)
+            if isinstance(returned, torch.Size) and any(isinstance(each, torch.SymInt) for each in returned):
+                returned = tuple(returned)
+            inner, inner_spec = pytree.tree_flatten(returned)
             rebuilt.append(inner_spec)
             flat.extend((source, each) for each in inner)
         outputs: list[int | Constant | Number] = []

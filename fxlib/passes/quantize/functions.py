@@ -120,10 +120,12 @@ def quantized_add(
     zero_point: int,
     relu: bool = False,
 ) -> torch.Tensor:
-    """Sum of two uint8 tensors of one shape, optionally through ReLU, as uint8.
+    """Sum of two uint8 tensors, optionally through ReLU, as uint8.
 
     Computed in float32, chunk by chunk. (oneDNN's ``qadd`` gives zeros for zero points of about 100 and more.)
     """
+    if a.shape != b.shape:
+        a, b = torch.broadcast_tensors(a, b)
     if a.stride() != b.stride() or not (a.is_contiguous() or a.is_contiguous(memory_format=torch.channels_last)):
         a, b = a.contiguous(), b.contiguous()
     out = torch.empty_like(a)

@@ -5,14 +5,13 @@ A packed copy of the weight is made at the first call and dropped by ``copy`` an
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
 
 from fxlib.passes.packed_layers import NONE, PostOp
-from fxlib.passes.quantize.functions import quantize
+from fxlib.passes.quantize.functions import dequantize, quantize
 from fxlib.passes.quantize.large_results import LargeResult
 from fxlib.passes.quantize.observers import QParams, weight_scales
 
@@ -72,22 +71,16 @@ class _Static(_Quantized):
         self.source, self.out, self.post = source, out, post
 
     def get_extra_state(self) -> torch.Tensor:
-        """The ranges, so that a `state_dict` says with which the weights belong."""
-        ranges = (self.source, self.out, getattr(self, "other", None))
-        return torch.tensor(
-            [[-1.0, 0.0] if r is None else [r.scale, float(r.zero_point)] for r in ranges], dtype=torch.float64
-        )
+        """The ranges, which the code of the model holds as well."""
+        known = (self.source, self.out, getattr(self, "other", None))
+        ranges = [[-1.0, 0.0] if each is None else [each.scale, float(each.zero_point)] for each in known]
+        return torch.tensor(ranges, dtype=torch.float64)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
-        """
-        Raises:
-            ValueError: the ranges are others: the code around the layer computes with its own.
-        """
         if not torch.equal(state, self.get_extra_state()):
-            raise ValueError(
-                "this state_dict is of a model that was calibrated with other data: its ranges of activations differ, "
-                "and they are in the code of a quantized model. Save the model itself (torch.save(model, …)), or "
-                "quantize again with the same data"
+            raise RuntimeError(
+                "the state is of a model that was calibrated with other data, and the ranges of this one are part of "
+                "its code; quantize with the same data, or pickle the whole model"
             )
 
     def _result(self) -> tuple[Any, ...]:
@@ -189,8 +182,14 @@ class QuantizedConv2d(_Static):
         head = (q, s.scale, s.zero_point, self._packed, self.scales, self.zeros)
         if other is None or self.other is None or self.out is None:
             return torch.ops.onednn.qconv2d_pointwise(*head, self.bias, *where, *self._result())
+        sizes = self._sizes(q)
+        whole = torch.broadcast_shapes(sizes, other.shape)  # in calibration both had the same
+        if whole != sizes:
+            y = torch.ops.onednn.qconv2d_pointwise(*head, self.bias, *where, 1.0, 0, torch.float32, "none", [], "")
+            y = y + dequantize(other, self.other.scale, self.other.zero_point)
+            return quantize(y.relu_() if self.post.name == "relu" else y, self.out.scale, self.out.zero_point)
         # The kernel may overwrite this operand with its result.
-        sink = other.clone(memory_format=torch.channels_last)
+        sink = other.expand(whole).clone(memory_format=torch.channels_last)
         return torch.ops.onednn.qconv2d_pointwise.binary(
             *head,
             sink,
@@ -208,6 +207,13 @@ class QuantizedConv2d(_Static):
             self.post.algorithm,
         )
 
+    def _sizes(self, q: torch.Tensor) -> torch.Size:
+        """The shape of the convolution's result."""
+        geometry: Any = (self.stride, self.padding, self.dilation)
+        each = zip(q.shape[2:], self.weight.shape[2:], *geometry, strict=True)
+        slid = ((size + 2 * pad - step * (kernel - 1) - 1) // stride + 1 for size, kernel, stride, pad, step in each)
+        return torch.Size((q.shape[0], self.weight.shape[0], *slid))
+
 
 class DynamicQuantizedLinear(_Quantized):
     """A linear layer with an int8 weight that computes the range of each input at run time; float32 in and out."""
@@ -218,13 +224,10 @@ class DynamicQuantizedLinear(_Quantized):
         rows = x.reshape(-1, x.shape[-1])
         if not rows.numel():
             return x.new_empty(*x.shape[:-1], self.weight.shape[0])
-        low, high = (each.item() for each in torch.aminmax(rows))
-        odd = None
-        if not (math.isfinite(low) and math.isfinite(high)):
-            odd = ~rows.isfinite().all(1)
-            given, rows = rows, rows.masked_fill(odd[:, None], 0.0)
-            low, high = (each.item() for each in torch.aminmax(rows))
-        s = QParams.of_range(low, high)
+        low, high = torch.aminmax(rows)
+        if not (low.isfinite() and high.isfinite()):
+            return self._with_infinities(rows).view(*x.shape[:-1], self.weight.shape[0])
+        s = QParams.of_range(low.item(), high.item())
         y = torch.ops.onednn.qlinear_pointwise(
             quantize(rows, s.scale, s.zero_point),
             s.scale,
@@ -240,6 +243,13 @@ class DynamicQuantizedLinear(_Quantized):
             [],
             "",
         )
-        if odd is not None:  # 8 bits have neither NaN nor infinities
-            y[odd] = nn.functional.linear(given[odd].float(), self.weight * self.scales.view(-1, 1), self.bias)
         return y.view(*x.shape[:-1], self.weight.shape[0])
+
+    def _with_infinities(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows that hold NaN or an infinity have no range: they are computed in float."""
+        whole = rows.isfinite().all(1)
+        result = rows.new_empty(len(rows), self.weight.shape[0])
+        result[whole] = self(rows[whole])
+        weight = self.weight.float() * self.scales.view(-1, 1)
+        result[~whole] = torch.nn.functional.linear(rows[~whole], weight, self.bias)
+        return result

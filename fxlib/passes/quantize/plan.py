@@ -164,6 +164,8 @@ def _is_sum(node: Node) -> bool:
 
 def _carries(root: GraphModule, node: Node) -> bool:
     module = module_of(root, node)
+    if called(root, node) == "max_pool2d" and _rank(node) != 4:
+        return False
     if getattr(module, "return_indices", False) or node.kwargs.get("return_indices"):
         return False
     first = argument(node, 0, "tensors" if called(root, node) == "cat" else "input")

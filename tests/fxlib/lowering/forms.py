@@ -38,6 +38,7 @@ form("softplus threshold", lambda x: (F.softplus(x, 1, 1.0), F.softplus(x, 2, 0.
 form("clamp of infinity", lambda x: (x.clamp(min=0), x.clamp(max=0)), _X, other=(_X * INF,))
 form("clamp of half infinity", lambda x: x.clamp(min=0), _X.half(), other=((_X * INF).half(),))
 form("where method", lambda x: x.where(x > 0, x * 2), _X)
+form("0-d of nothing", lambda x: (torch.roll(x, 1, 2), x.sum().transpose(0, 0)), t(0, 0, 0))
 form("0-d", lambda x: (x.max(0)[0], x.softmax(0), x.topk(1)[0], x.cumsum(0), x.sort(0)[0], x.argmax(0)), _SCALAR)
 
 # linear algebra
@@ -46,6 +47,7 @@ form("matrices.mT @ vector", lambda v, m: m.mT @ v, _V, _B)
 form("addbmm", lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2), t(3, 5), t(2, 3, 4), t(2, 4, 5))
 form("addbmm of one", lambda x, a, b: torch.addbmm(x, a, b), t(3, 5), t(1, 3, 4), t(1, 4, 5))
 form("addmm without input", lambda x, a, b: torch.addmm(x * math.nan, a, b, beta=0), t(3, 5), t(3, 4), t(4, 5))
+form("addmm of nothing", lambda x, a, b: torch.addmm(x, a, b, beta=0.2), t(3, 5), t(3, 0), t(0, 5))
 form("norm of 0-d", lambda x: (x.norm(), torch.linalg.vector_norm(x), x.norm(1)), _SCALAR, other=(-_SCALAR,))
 form("matrix norms", lambda x: (torch.linalg.norm(x, 2), torch.linalg.norm(x, 1), torch.linalg.norm(x),
                                 torch.linalg.norm(x, 1, dim=(0, 1)), torch.linalg.norm(x, 1, dim=1)), _X)  # fmt: skip

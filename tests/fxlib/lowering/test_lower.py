@@ -357,3 +357,59 @@ def test_an_example_that_gives_one_tensor_twice_makes_two_inputs(capture) -> Non
 class Both(nn.Module):
     def forward(self, x, y):
         return x * 2 + y.relu()
+
+
+def test_a_size_that_may_be_one_is_not_squeezed_away() -> None:
+    class Squeezed(nn.Module):
+        def forward(self, x):
+            return (x * 2 + 1).squeeze()
+
+    for rows in (1, 3):
+        lowered = fxlib.lower(Squeezed().eval(), (torch.randn(rows, 8),), dynamic=True, min_nodes=1)
+        for x in (torch.randn(1, 8), torch.randn(5, 8)):
+            torch.testing.assert_close(lowered(x), Squeezed()(x))
+
+
+def test_the_size_of_an_identity_matrix_may_change() -> None:
+    class Sized(nn.Module):
+        def forward(self, x):
+            return torch.eye(x.shape[0]) * 2 + 1
+
+    lowered = fxlib.lower(Sized().eval(), (torch.randn(4, 8),), dynamic=True, min_nodes=1)
+    torch.testing.assert_close(lowered(x := torch.randn(7, 8)), Sized()(x))
+
+
+class OnDevice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.layer(x).relu() * 2 + 1
+        return y + torch.zeros(y.shape, device=x.device).bernoulli_(0.0), x.device.type, y.is_meta, y.max(dim=1)
+
+
+def test_devices_are_those_of_the_run_and_results_keep_their_names() -> None:
+    model = OnDevice().eval()
+    lowered = fxlib.lower(model, (torch.randn(3, 8),), capture="fx")
+    result, device, meta, top = lowered(x := torch.randn(3, 8))
+    torch.testing.assert_close(result, model(x)[0])
+    assert (device, meta) == ("cpu", False)
+    torch.testing.assert_close(top.values, model(x)[3].values)
+
+
+def test_a_saved_model_draws_and_makes_tensors_anew_in_each_call(tmp_path) -> None:
+    class Made(nn.Module):
+        def forward(self, x):
+            total = torch.zeros(x.shape[0], 4).index_add(0, x.argmax(1) % 2, x.sin() * 2)
+            return total + torch.randn(x.shape[0], 4)
+
+    lowered = fxlib.lower(Made().eval(), (x := torch.ones(2, 4),), min_nodes=1)
+    lowered.save(tmp_path / "saved")
+    loaded, seen = load(tmp_path / "saved"), []
+    for seed in (0, 1, 1):
+        for each in (Made(), lowered, loaded):
+            torch.manual_seed(seed)
+            seen.append(each(x))
+    torch.testing.assert_close(seen[1:3] + seen[4:6] + seen[7:9], [seen[0]] * 2 + [seen[3]] * 4)
+    assert not torch.equal(seen[0], seen[3])

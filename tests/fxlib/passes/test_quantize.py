@@ -3,7 +3,6 @@ truly.
 """
 
 import copy
-import math
 import pickle
 
 import pytest
@@ -209,26 +208,6 @@ def test_named_layers_stay_in_float():
     assert isinstance(eight.fc, nn.Linear)
 
 
-def test_rows_that_8_bits_cannot_hold_are_as_in_eager():
-    layer, x = nn.Linear(8, 4).eval(), torch.randn(5, 2, 8)
-    x[0, 0], x[1, 1, 2], x[2, 0, 3] = math.nan, math.inf, -math.inf
-    eight = quantize_dynamic(fxlib.symbolic_trace(nn.Sequential(layer)), min_weights=0)
-    with torch.no_grad():
-        expected, got = layer(x), eight(x)
-    finite = expected.isfinite()
-    assert torch.equal(got.isnan(), expected.isnan()) and finite.sum() == 28
-    assert torch.equal(got[expected.isinf()], expected[expected.isinf()])
-    assert relative_error(got[finite], expected[finite]) < 0.02
-
-
-def test_a_state_dict_belongs_to_its_calibration():
-    model, x = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).eval(), torch.randn(16, 8)
-    one, same, other = (quantize_static(fxlib.symbolic_trace(model), [d], tolerance=None) for d in (x, x, x * 7))
-    same.load_state_dict(one.state_dict())
-    with pytest.raises(ValueError, match="calibrated with other data"):
-        other.load_state_dict(one.state_dict())
-
-
 def test_dynamic():
     model = nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.Linear(64, 8), nn.Linear(8, 4)).eval()
     eight = quantize_dynamic(fxlib.symbolic_trace(model), min_weights=512)
@@ -395,3 +374,64 @@ def test_the_whole_of_a_model_of_timm_is_within_the_tolerance():
     assert min(each.harm for each in left) >= max(each.harm for each in report.layers if each.quantized)
     with torch.no_grad():
         assert relative_error(eight(data[0]), model(data[0])) == pytest.approx(report.total_error, rel=0.01)
+
+
+class Positioned(nn.Module):
+    """Convolutions whose results are added to what has one row, or is the only one with several."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.place = nn.Parameter(torch.randn(1, 4, 8, 8))
+
+    def forward(self, x, y):
+        z = self.second(F.relu(self.first(x) + self.place) + self.place)
+        return F.relu(z + y), self.second(F.max_pool2d(z, 1) + y)
+
+
+def test_a_model_calibrated_with_one_row_takes_others() -> None:
+    torch.manual_seed(0)
+    model = Positioned().eval()
+    one = (torch.randn(1, 3, 8, 8), torch.randn(1, 4, 8, 8))
+    quantized = quantize_static(fxlib.symbolic_trace(model), [one], tolerance=None)
+    assert len(quantized.graph.find_nodes(op="call_function", target=quantized_add)) == 2
+    for rows in ((1, 1), (3, 1), (1, 3), (3, 3)):
+        given = torch.randn(rows[0], 3, 8, 8) * 0.5, torch.randn(rows[1], 4, 8, 8) * 0.5
+        for want, got in zip(model(*given), quantized(*given), strict=True):
+            assert got.shape == want.shape and (got - want).norm() < 0.1 * want.norm()
+
+
+def test_rows_that_are_not_finite_are_computed_as_in_float() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8)).eval()
+    dynamic = quantize_dynamic(fxlib.symbolic_trace(model), min_weights=0)
+    x = torch.randn(4, 8)
+    plain = dynamic(x)
+    x[1, 2], x[3, 0] = torch.nan, torch.inf
+    result = dynamic(x)
+    torch.testing.assert_close(result[[0, 2]], plain[[0, 2]], rtol=0.05, atol=0.05)
+    torch.testing.assert_close(result[[1, 3]], model(x)[[1, 3]], equal_nan=True)
+
+
+def test_a_state_of_other_ranges_is_refused() -> None:
+    torch.manual_seed(0)
+    traced, data = fxlib.symbolic_trace(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).eval()), torch.randn(16, 8)
+    first, same, other = (quantize_static(traced, [data * k], tolerance=None) for k in (1, 1, 7))
+    same.load_state_dict(first.state_dict())
+    with pytest.raises(RuntimeError, match="calibrated with other data"):
+        other.load_state_dict(first.state_dict())
+
+
+def test_max_pooling_of_three_dimensions_stays_in_float() -> None:
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(3, 5)
+
+        def forward(self, x):
+            return self.second(F.max_pool2d(self.first(x).relu(), 2))
+
+    torch.manual_seed(0)
+    model, x = Pooled().eval(), torch.randn(2, 4, 6)
+    result = quantize_static(fxlib.symbolic_trace(model), [(x,)], tolerance=None)(x)
+    assert (result - model(x)).norm() < 0.1 * model(x).norm()

@@ -68,7 +68,8 @@ def vector(ctx, input, other):
 @op("addmm", "baddbmm", "addbmm")
 def addmm(ctx, input, mat1, mat2, *, beta=1, alpha=1):
     kind = ctx.dtype(input)
-    if ctx.rank(mat1) == 2 and kind.is_floating_point:
+    # ONNX Runtime forgets beta where there is nothing to multiply.
+    if ctx.rank(mat1) == 2 and kind.is_floating_point and 0 not in ctx.sizes(mat1):
         return ctx.op("Gemm", mat1, mat2, input if beta else None, alpha=float(alpha), beta=float(beta))
     product = ctx.op("MatMul", mat1, mat2)
     if ctx.rank(mat1) == 3 and len(ctx.fake.shape) == 2:  # addbmm adds the products of a batch

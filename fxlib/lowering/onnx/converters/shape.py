@@ -51,6 +51,8 @@ def permute(ctx, input, *dims, **kwargs):
 @op("transpose", "swapaxes", "swapdims")
 def transpose(ctx, input, dim0, dim1):
     rank = ctx.rank(input)
+    if not rank:
+        return input
     order = list(range(rank))
     dim0, dim1 = dim0 % rank, dim1 % rank
     order[dim0], order[dim1] = order[dim1], order[dim0]
@@ -81,7 +83,7 @@ def squeeze(ctx, input, dim=None):
     sizes = ctx.sizes(input)
     dims = range(len(sizes)) if dim is None else ctx.axes(dim, len(sizes))
     for each in dims:
-        ctx.static(sizes[each], "the size of a dimension that squeeze leaves out if it is 1")
+        ctx.static(sizes[each], "a size that squeeze drops if it is 1")
     ones = [d for d in dims if sizes[d] == 1]
     return ctx.op("Squeeze", input, ctx.constant(ones)) if ones else input
 
