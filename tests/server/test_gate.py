@@ -123,7 +123,9 @@ class Watching:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         # A shell starts what runs in the background with interrupts ignored.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-        self.process = subprocess.Popen(command, cwd=folder, text=True, env=environment, preexec_fn=heard, process_group=0, **pipes)
+        self.process = subprocess.Popen(
+            command, cwd=folder, text=True, env=environment, preexec_fn=heard, start_new_session=True, **pipes
+        )
         self._alarm = threading.Timer(60, self.process.kill)
         self._alarm.start()
 
