@@ -232,6 +232,12 @@ CASES = {
         of("return x * «scale(x)»\n", before="\ntry:\n    from ops import scale\nexcept ImportError:\n    pass\n"),
         "has no `scale`",
     ),
+    "a builtin": ("wrap", of("return x * «len(x)»\n"), None),
+    "a builtin that others call": (
+        "wrap",
+        of("return x * «len(x)»\n", after="\n\ndef count(parts):\n    return len(parts)\n"),
+        "no other model needs `len()`",
+    ),
     "an import": ("wrap", of("return x * «scale(x)»\n", before="\nfrom ops import scale\n"), None),
 }
 
