@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from textwrap import dedent
 
+from fxlib.diagnosis.fixes.attributes import is_kept, is_tensor_of
 from fxlib.diagnosis.fixes.calls import is_pure, looking
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import may_catch
-from fxlib.diagnosis.fixes.given import taken_away, to_attribute, to_name
+from fxlib.diagnosis.fixes.given import taken_away, to_name
 from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
@@ -134,53 +135,33 @@ def _given(source: Source, made: ast.FunctionDef, call: ast.AST | None, scopes: 
         if isinstance(value, ast.Attribute):
             if any(parameter in _bound(each) for each in ast.walk(made) if not isinstance(each, ast.arg)):
                 return f"`{text}` is then not assigned"
+            if not is_tensor_of(source, scopes, value) and (method := _method_of(made, parameter)):
+                return f"`{text}.{method}` may be a layer, which the graph would not show"
             first = read.index(parameter) if parameter in read else len(read)
             again = parameter in read[first + 1 :]
             changed = "" in read[:first] or (again and "" in read)
             # A property, or a parametrization, may do something each time, and something else without gradients.
             asked = again or "print" in read[:first] or parameter in within
-            if changed or (asked and not _is_kept(source, scopes, value)):
+            if changed or (asked and not is_kept(source, scopes, value)):
                 return f"`{text}` is then read once, before all else"
         elif isinstance(value, ast.Name) and any(value.id in taken_away(each) for each in scopes):
             return f"`{text}` may have no value there"
     return None
 
 
+def _method_of(made: ast.FunctionDef, name: str) -> str | None:
+    """A method of a value that code calls."""
+    called = (each.func for each in ast.walk(made) if isinstance(each, ast.Call))
+    of_value = (each.attr for each in called if isinstance(each, ast.Attribute) and _is_name(each.value, name))
+    return next(of_value, None)
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def _names(block: list[ast.stmt]) -> Iterator[ast.Name]:
     return (node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Name))
-
-
-def _is_kept(source: Source, scopes: list[FunctionNode], attribute: ast.Attribute) -> bool:
-    """Whether the constructor of the class keeps arguments of its own, or numbers, in an attribute of its object: that
-    is no property, and no parameter of the model."""
-    owner = source.class_of(scopes[-1]) if scopes else None
-    if not isinstance(attribute.value, ast.Name) or attribute.attr in source.defined:
-        return False
-    stored = (each for each in source.attributes.get(attribute.attr, ()) if isinstance(each.ctx, ast.Store))
-    made_by = [source.function_of(each) for each in stored]
-    values = list(to_attribute(source, owner, attribute.attr))
-    return any(
-        each is not None and each.name == "__init__" and source.class_of(each) is owner for each in made_by
-    ) and all(_is_value(source, value, function) for value, function in values)
-
-
-_NUMBERS = {"bool", "float", "int", "len", "max", "min", "round", "str"}
-
-
-def _is_value(source: Source, node: ast.AST | None, constructor: FunctionNode | None) -> bool:
-    """Whether what a constructor assigns is an argument, a number, or computed from these."""
-    if node is None:
-        return False
-    me = self_name(source, constructor) if constructor is not None else None
-    for each in ast.walk(node):
-        name = ast.unparse(each.func) if isinstance(each, ast.Call) else "int"
-        if name not in _NUMBERS and not name.startswith("math."):
-            return False
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-            made = any(isinstance(value, ast.Call) for value, _ in to_name(source, each, constructor))
-            if made or each.id == me:
-                return False
-    return True
 
 
 class _Reads:

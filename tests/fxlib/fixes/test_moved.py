@@ -72,7 +72,7 @@ CASES = {
     "a method of a part that has the name of a tensor's": (
         BLOCK,
         of("y = x\nif «ids.max() > 100»:\n    self.l.add(y)\ny = y / self.l.total\nreturn y\n"),
-        "then read once",
+        "`self.l.add` may be a layer",
     ),
     "a method of a name of a part": (
         BLOCK,
