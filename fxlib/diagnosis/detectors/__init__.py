@@ -17,6 +17,7 @@ from fxlib.diagnosis.detectors import (
     own_state,
     shared_state,
     surroundings,
+    unwritten,
 )
 from fxlib.diagnosis.engine import probes
 from fxlib.diagnosis.engine.listener import AtProbe
@@ -49,6 +50,7 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *surroundings.ON_GRAPH,
     *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,
+    *unwritten.ON_GRAPH,
 )
 
 #: run once, after those: they trace again, which removes the graph's constants from the module
