@@ -66,6 +66,11 @@ def silent(
         for span, code in kept:
             if span not in known:
                 found.append(_finding(code, span, sentence(code, span), "warning" if differs else "hint"))
+    found += [
+        _finding("FX551", each.span, "The exported program does not change which parameters need gradients.", "warning")
+        for each in of_fx
+        if each.code == "FX240"
+    ]
     found += _constants(module, program)
     found += _written_inputs(program)
     return found

@@ -107,6 +107,10 @@ class Half(float):
 
 Pair = collections.namedtuple("Pair", "a b")
 
+def need(module, needed):
+    module.requires_grad_(needed)
+
+
 straight = Round.apply
 METER = Meter()
 
@@ -192,6 +196,22 @@ MODELS = {
         "self.random = random.Random(1)",
         "draw = self.random.triangular\nreturn x * draw()",
         {"FX208"},
+    ),
+    "parameters that are frozen": (
+        "",
+        "for p in self.layer.parameters():\n    p.requires_grad = False\ny = self.layer(x)\n"
+        "for p in self.layer.parameters():\n    p.requires_grad = True\nreturn y",
+        {"FX240"},
+    ),
+    "a layer that is frozen by a helper": (
+        "",
+        "need(self.layer, False)\ny = self.layer(x)\nneed(self.layer, True)\nreturn y",
+        {"FX240"},
+    ),
+    "what was frozen before": (
+        "self.layer.requires_grad_(False)",
+        "for p in self.parameters():\n    p.requires_grad = False\nreturn self.layer(x)",
+        set(),
     ),
     "an enum as a key": ("", "return {Mode.A: self.layer(x)}", {"FX239"}),
     "an enum within a key": ("", "return [{(0, Opt.P): self.layer(x)}]", {"FX239"}),

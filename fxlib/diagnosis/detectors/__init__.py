@@ -8,6 +8,7 @@ from fxlib.diagnosis.detectors import (
     answers,
     comparisons,
     dtypes,
+    gradients,
     graph_checks,
     interface,
     keys,
@@ -26,7 +27,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments, gradients)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:

@@ -196,6 +196,10 @@ class Snapshot:
         """The parameters that require gradients now; empty if no code could change that."""
         return [each.requires_grad for each in self._needing]
 
+    def needed(self, parameter: nn.Parameter, otherwise: bool) -> bool:
+        """Whether a parameter required gradients; ``otherwise`` for one that is not kept."""
+        return self._needing.get(parameter, otherwise)
+
     def differs(self) -> bool:
         """Whether attributes of a module have changed."""
         return any(True for _ in self._changed_modules())
