@@ -89,11 +89,6 @@ DIFFER = {
         "y = self.layer(x) + self.other(x)\n"
         "for p in self.layer.parameters():\n    setattr(p, name, True)\nreturn y  # <-",
     ),
-    "hook that takes itself away": (
-        "def once(m, a, o):\n    self.hook.remove()\n    return o * 0\n"
-        "self.hook = self.layer.register_forward_hook(once)",
-        "return self.layer(x)  # <-",
-    ),
     "default type": (
         "",
         "torch.set_default_dtype(torch.float64)\ny = torch.arange(0.0, x.shape[1])  # <-\n"

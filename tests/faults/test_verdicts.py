@@ -107,6 +107,15 @@ class Half(float):
 
 Pair = collections.namedtuple("Pair", "a b")
 
+class Part(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def tripled(module, given, result):
+    return result * 3
+
+
 def need(module, needed):
     module.requires_grad_(needed)
 
@@ -213,6 +222,28 @@ MODELS = {
         "for p in self.parameters():\n    p.requires_grad = False\nreturn self.layer(x)",
         set(),
     ),
+    "a hook that takes itself away": (
+        "def once(m, a, o):\n    self.hook.remove()\n    return o * 0\nself.part = Part()\n"
+        "self.hook = self.part.register_forward_hook(once)",
+        "return self.part(x)",
+        {"FX208"},
+    ),
+    "a hook of a layer that takes itself away": (
+        "def once(m, a, o):\n    self.hook.remove()\n    return o * 0\n"
+        "self.hook = self.layer.register_forward_hook(once)",
+        "return self.layer(x)",
+        set(),
+    ),
+    "a hook that is added": (
+        "self.part = Part()",
+        "y = self.part(x)\nself.part.register_forward_hook(tripled)\nreturn y",
+        {"FX208"},
+    ),
+    "a hook for one call": (
+        "self.part = Part()",
+        "hook = self.part.register_forward_hook(tripled)\ny = self.part(x)\nhook.remove()\nreturn y",
+        set(),
+    ),
     "an enum as a key": ("", "return {Mode.A: self.layer(x)}", {"FX239"}),
     "an enum within a key": ("", "return [{(0, Opt.P): self.layer(x)}]", {"FX239"}),
     "a number of NumPy's in a key": ("", "return {(0, np.float64(1.0)): self.layer(x)}", {"FX239"}),
@@ -259,10 +290,12 @@ def test_no_other_graph_without_a_word(name: str, report):
         exec(compile(text, file, "exec"), vars(module))
         model = module.Net()
         before = {key: value.clone() for key, value in model.state_dict().items()}
+        hooks = [len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules()]
         report_of = fxlib.diagnose(model, torch.randn(3, 4))
         found = report_of.findings
         assert {each.code for each in found} == codes, found
         assert all(torch.equal(before[key], value) for key, value in model.state_dict().items()), "left as it was"
+        assert hooks == [len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules()]
         assert report_of.traces == _traces(module.Net()), "as torch.fx"
     finally:
         del sys.modules[module.__name__]
