@@ -1,4 +1,4 @@
-"""Problems that the finished graph shows: unknown methods, mutation, devices, unused helpers, NumPy's numbers."""
+"""Problems that the finished graph shows: unknown methods, mutation, devices, unused helpers."""
 
 from __future__ import annotations
 
@@ -375,28 +375,6 @@ def computed_once(search: Search) -> None:
             run.add("FX235", run.place_of_node(node), node=node.name)
 
 
-def numpy_numbers(search: Search) -> None:
-    """FX239: a number of NumPy's whose text names `np`. It is a float, a complex number or a text as well, so torch.fx
-    takes it for one."""
-    run = search.best
-    for node in run.nodes:
-        if any(map(_is_numpys, (*node.args, *node.kwargs.values()))):
-            run.add("FX239", run.place_of_node(node), node=node.name)
-
-
-def _is_numpys(value: Any) -> bool:
-    kind = type(value)
-    if kind is Node:
-        return False
-    if isinstance(value, (tuple, list)):
-        return any(map(_is_numpys, value))
-    if isinstance(value, dict):
-        return any(map(_is_numpys, value.values()))
-    if kind is slice:
-        return any(map(_is_numpys, (value.start, value.stop, value.step)))
-    return kind.__module__ == "numpy" and repr(value).startswith("np.")
-
-
 ON_GRAPH = (
     computed_once,
     misfits,
@@ -405,5 +383,4 @@ ON_GRAPH = (
     unused_helpers,
     devices,
     shared_convolutions,
-    numpy_numbers,
 )
