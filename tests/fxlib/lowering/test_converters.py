@@ -50,7 +50,7 @@ def traced(case: Case) -> torch.nn.Module:
 
 def check(expected, got, tolerance: float) -> None:
     want, have = pytree.tree_leaves(expected), pytree.tree_leaves(got)
-    assert len(want) == len(have)
+    assert len(want) == len(have) and (not isinstance(expected, tuple) or type(got) is type(expected))
     for a, b in zip(want, have, strict=True):
         if isinstance(a, torch.Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)

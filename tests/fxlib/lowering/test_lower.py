@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 import torch.nn as nn
+import torch.utils._pytree as pytree
 
 import fxlib
 from examples.deep_recommender import DeepRecommender
@@ -50,6 +51,29 @@ class Diamond(nn.Module):
         w = torch.tanh(self.b(y)) - 3 * y
         u = torch.tanh(self.c(z)) + w * 2
         return u + z, w
+
+
+class Named(nn.Module):
+    """Tuples whose items are read by name and place: of an engine, of PyTorch, and as a whole."""
+
+    def forward(self, x):
+        y = x.relu() + x
+        largest, middle = y.max(dim=1), y.median(dim=1)
+        places = torch.stack(torch.nonzero(y > 0, as_tuple=True)) + 1
+        return largest.values * 2 + middle.values, middle[0] * 2, places * 2, largest, middle
+
+
+def test_results_keep_their_names(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    x = torch.randn(3, 8)
+    lowered = fxlib.lower(Named().eval(), (x,), min_nodes=1)
+    assert set(lowered.report.reasons) == {"median", "nonzero", "stack"} and len(lowered.engine_parts()) == 2
+    lowered.save(tmp_path / "named")
+    expected = Named()(x)
+    for got in (lowered(x), load(tmp_path / "named")(x)):
+        assert [type(each) for each in got] == [type(each) for each in expected]
+        assert got[3].values is got[3][0] and got[4].indices is got[4][1]
+        torch.testing.assert_close(pytree.tree_leaves(got), pytree.tree_leaves(expected))
 
 
 @pytest.mark.parametrize(
@@ -194,6 +218,35 @@ def test_save_and_load(tmp_path, monkeypatch) -> None:
     torch.testing.assert_close(again(x), lowered(x))
     assert again.report.reasons == lowered.report.reasons
     torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)  # saving changed nothing
+
+
+class Noisy(nn.Module):
+    """Noise that takes no tensor, on the device of a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.spread = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        mean, spread = self.mean(x).tanh() + 1, self.spread(x).exp() * 2
+        noise = torch.randn(mean.shape, device=mean.device)
+        return mean + spread * noise, x.device, x.device.type, x.is_meta
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_each_call_draws_its_own_noise_on_the_device_of_the_model(capture, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model, x = Noisy().eval(), torch.randn(3, 8)
+    lowered = fxlib.lower(model, (x,), capture=capture)
+    assert lowered.engine_parts() and lowered.report.codes["randn"] == "FX406" and lowered.report.max_rel_error < 1e-5
+    lowered.save(tmp_path / "noisy")
+    for call in (lowered, load(tmp_path / "noisy")):
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            (expected, *kinds), _ = model(x), torch.manual_seed(seed)
+            got, *others = call(x)
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+            assert others == kinds == [torch.device("cpu"), "cpu", False]
 
 
 def test_a_changed_model_is_not_loaded(tmp_path, monkeypatch) -> None:

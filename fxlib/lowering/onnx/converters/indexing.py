@@ -29,6 +29,16 @@ def getitem(ctx, input, index):
     return _basic_then_advanced(ctx, input, index)
 
 
+@op(functions=(getattr,))
+def attribute(ctx, input, name, *default):
+    if isinstance(input, tuple):
+        return getattr(input, name, *default)  # a result by its name, as in x.max(1).values
+    if name in ("T", "mT", "H", "mH") and (rank := ctx.rank(input)) >= 2:
+        last = [*range(rank - 2), rank - 1, rank - 2]
+        return ctx.op("Transpose", input, perm=[*range(rank)][::-1] if name == "T" else last)
+    raise Unsupported(f"there is no converter for the attribute {name!r} of a tensor")
+
+
 def _rank_of(ctx, item) -> int:
     """The number of input dimensions that an index consumes."""
     if item is None or item is Ellipsis:
