@@ -160,11 +160,6 @@ WITHOUT_END = {
         "for _ in range(100): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
         "processes",
     ),
-    "threads": (
-        "import threading\n[threading.Thread(target=time.sleep, args=(999,)).start() for _ in range(4000)]\n"
-        "time.sleep(999)",
-        "2,000 threads",
-    ),
     "programs started": ("for _ in range(100): ctypes.CDLL(None).system(b'sleep 999 &')\ntime.sleep(999)", "processes"),
 }
 

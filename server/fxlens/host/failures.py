@@ -12,7 +12,6 @@ from fxlens.sources.positions import span_of_line
 
 from . import stacks
 from .outcome import Outcome
-from .watch import MOST_THREADS
 
 _DOING = {
     "import": "being imported",
@@ -35,7 +34,7 @@ def explain(outcome: Outcome, request: Request) -> Finding:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    stopped = outcome.end in ("timeout", "overtime", "memory", "processes", "threads")
+    stopped = outcome.end in ("timeout", "overtime", "memory", "processes")
     line = stacks.line_in(outcome.stacks or outcome.output, request.path, stopped)
     at = line or step.get("line")
     span = span_of_line(request.text, request.path, at) if at else None
@@ -54,8 +53,6 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
         return "FX307", f"{who} was stopped at {limits.memory >> 20} MiB of memory while {doing}{where}"
     if outcome.end == "processes":
         return "FX307", f"{who} was stopped for starting more than {limits.processes} processes while {doing}{where}"
-    if outcome.end == "threads":
-        return "FX307", f"{who} was stopped for starting more than {MOST_THREADS:,} threads while {doing}{where}"
     if outcome.end == "lost" or outcome.status == protocol.NO_CHANNEL_STATUS:
         why = f": {outcome.refused}" if outcome.refused else ""
         return "FX305", f"{who} lost the connection to its process while {doing}{where}{why}"

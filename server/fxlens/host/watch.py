@@ -1,4 +1,4 @@
-"""Decides when a job has used too much time or memory, or too many processes or threads.
+"""Decides when a job has used too much time or memory or too many processes.
 
 The server decides, from the system's data about the job's process, without help from user code.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, threads_of, unmapped_memory
+from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, unmapped_memory
 from fxlens.ipc.request import Limits
 
 from .outcome import SLOW, Capture
@@ -17,8 +17,6 @@ TICK = 0.05
 """Seconds between two checks."""
 
 FIRST_STEP_SECONDS = 30.0  # before user code runs, only a slow machine can be the cause
-MOST_THREADS = 2_000
-"""Of a job and all below it: each takes one of the machine's process ids, of which many have no more than 32,768."""
 _STACK_SECONDS = 4.0
 _STACK_MARK = SLOW.encode()
 _LEAST_SHARE = 0.1
@@ -85,8 +83,7 @@ class Watch:
         self._stack = b""
 
     def look(self, pid: int | None) -> str | None:
-        """``timeout``, ``overtime``, ``memory``, ``processes`` or ``threads`` once the process is to be killed
-        (`Outcome`)."""
+        """``timeout``, ``overtime``, ``memory`` or ``processes`` once the process is to be killed (`Outcome`)."""
         now = time.monotonic()
         periods = [each for each in (self._step, self._all) if each is not None]
         for each in periods:
@@ -104,8 +101,6 @@ class Watch:
             return "overtime"
         if pid is None:
             return None
-        if threads_of(pid) + sum(map(threads_of, self._below)) > MOST_THREADS:
-            return "threads"
         if self._looks % 5 == 0:
             self._below = descendants_of(pid)
             if len(self._below) >= self._limits.processes:

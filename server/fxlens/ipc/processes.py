@@ -26,7 +26,6 @@ __all__ = [
     "kill_job",
     "memory_of",
     "outlive_parent",
-    "threads_of",
     "unmapped_memory",
 ]  # fmt: skip
 
@@ -61,14 +60,6 @@ def descendants_of(pid: int) -> list[int]:
         found += below
         waiting += below
     return found
-
-
-def threads_of(pid: int) -> int:
-    """The number of threads; 0 if unknown."""
-    try:
-        return max(os.stat(f"/proc/{pid}/task").st_nlink - 2, 0)
-    except OSError:
-        return 0
 
 
 def memory_of(pid: int) -> int:
