@@ -213,7 +213,7 @@ def _nodes(tracer: Any) -> int:
 
 
 def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | None, seen: Recorder) -> Finding | None:
-    call, node = CALLS[number], None
+    call, node, detail = CALLS[number], None, ""
     written = place_of(seen.written.get(apart.buffer or ""), {})
     if found is None and written is not None:
         place: Place | None = written
@@ -221,6 +221,8 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
     elif found is None:
         place = _returned(model)
         text = f"In {call}, the graph differs from eager: {apart.text[:_LONGEST]}"
+        if apart.raises:
+            detail = "What forward does so that this is not raised, or is caught, is not recorded"
     else:
         place, node = found.place, found.node
         it = _it(place)
@@ -230,7 +232,7 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
             "way": f"In {call}, {it} decides differently in eager; the graph always takes the branch of the trace",
             "only": f"In {call}, eager does not reach {it}; the graph always does",
         }[found.kind]
-    return Findings().add(CODE, place, text, node=node)
+    return Findings().add(CODE, place, text, detail=detail, node=node)
 
 
 def _it(place: Place) -> str:

@@ -179,10 +179,11 @@ def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference as short text; ``buffer`` if only a buffer differs."""
+    """A difference as short text; ``buffer`` if only a buffer differs; ``raises`` if the graph does."""
 
     text: str
     buffer: str | None = None
+    raises: bool = False
 
 
 def parted(old: Called, new: Called) -> Difference | None:
@@ -190,7 +191,7 @@ def parted(old: Called, new: Called) -> Difference | None:
     if old.outcome.error is not None:
         return None
     if new.outcome.error is not None:
-        return Difference(f"the graph raises {new.outcome.error}")
+        return Difference(f"the graph raises {new.outcome.error}", raises=True)
     same, _, reason = agree(old.outcome, new.outcome)
     if not same:
         return Difference(reason)

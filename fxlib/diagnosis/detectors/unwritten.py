@@ -82,7 +82,7 @@ def _in(value: Any, by_text: bool = False) -> Iterator[_Unwritten]:
         text = repr(value) if by_text else f"{kind.__name__}.{value.name}"
         if fails := _fails(text, kind.__name__):
             yield _Unwritten(value, text, fails)
-    elif isinstance(value, _NUMBERS) and (kind is not complex or not cmath.isfinite(value)):
+    elif isinstance(value, _NUMBERS) and not (type(value) is complex and cmath.isfinite(value)):
         text = repr(value)
         if fails := _fails(text) or _differs(text, value):
             yield _Unwritten(value, text, fails)
