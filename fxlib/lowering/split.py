@@ -106,9 +106,7 @@ def _in_level_order(outer: GraphModule) -> None:
     outer.recompile()
 
 
-def _levels(
-    gm: GraphModule, values: dict[Node, Any], reasons: dict[Node, Reason], aliases: Aliases
-) -> dict[Node, int]:
+def _levels(gm: GraphModule, values: dict[Node, Any], reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
     levels: dict[Node, int] = {}
     # Edges without data: reads and writes of the same memory keep their order.
     before: dict[Node, list[Node]] = defaultdict(list)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from examples.mlp import Mlp
 from examples.mlp_mixer import MlpMixer
 from examples.resnet50 import ResNet50
 from fxlib.lowering import EngineError, UntrustedModel, load
+from fxlib.lowering.onnx import registry
 
 
 @fxlib.wrap
@@ -305,3 +308,52 @@ def test_a_pad_between_transposes(amounts, order) -> None:
     lowered = fxlib.lower(model, (x,), min_nodes=1)
     assert lowered.report.complete
     torch.testing.assert_close(lowered(x), model(x))
+
+
+class Sinc(nn.Module):
+    def forward(self, x):
+        return torch.sinc(x * 2 + 1).relu() * 3
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda ctx, x: ctx.op("Unsqueeze", x, ctx.constant([0])),
+        lambda ctx, x: ctx.op("Slice", x, ctx.constant([0]), ctx.constant([1]), ctx.constant([1])),
+        lambda ctx, x: ctx.op("Conv", x, x),
+    ],
+    ids=["another rank", "another size", "no such form"],
+)
+def test_what_an_engine_cannot_run_stays_in_pytorch(engine, wrong, monkeypatch) -> None:
+    """A converter that is wrong stands for whatever an engine computes otherwise."""
+    monkeypatch.setitem(registry.FUNCTIONS, torch.sinc, wrong)
+    lowered = fxlib.lower(Sinc().eval(), (torch.randn(2, 3),), engine=engine, min_nodes=1)
+    assert re.search("node 'sinc'|sinc/Conv", lowered.report.reasons["sinc"])
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(lowered(x), Sinc()(x))
+
+
+def test_a_call_on_which_an_engine_fails_names_the_node_and_its_line() -> None:
+    class Row(nn.Module):
+        def forward(self, x, i):
+            return (x * 2)[i] + 1
+
+    lowered = fxlib.lower(Row().eval(), (torch.randn(3, 4), torch.tensor([0])), min_nodes=1)
+    line = inspect.getsourcelines(Row.forward)[1] + 1
+    with pytest.raises(
+        EngineError, match=rf"fails when it runs Gather of node 'getitem' \({__file__}:{line}\): .*out of"
+    ):
+        lowered(torch.randn(3, 4), torch.tensor([7]))
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_an_example_that_gives_one_tensor_twice_makes_two_inputs(capture) -> None:
+    x, y, z = torch.randn(3, 2, 4).unbind()
+    lowered = fxlib.lower(Both().eval(), (x, x), capture=capture, min_nodes=1)
+    torch.testing.assert_close(lowered(y, z), Both()(y, z))
+
+
+class Both(nn.Module):
+    def forward(self, x, y):
+        return x * 2 + y.relu()
