@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from fxlib.captures.places import frames_of, is_users, users_path
 from fxlib.captures.replacing import Functions, Replacements
 from fxlib.captures.silent import silent
 from fxlib.captures.verdict import Part, Verdict
+from fxlib.diagnosis.report import Finding
 
 __all__ = ["judge_export", "judge_strict"]
 
@@ -23,9 +25,14 @@ _MOST = 25  # failures reported for one model
 
 
 def judge_export(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], functions: Functions | None = None
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    functions: Functions | None = None,
+    of_fx: Iterable[Finding] = (),
 ) -> Verdict:
-    """What ``torch.export.export(module, args, kwargs, strict=False)`` does. ``functions``: see `Replacements`.
+    """What ``torch.export.export(module, args, kwargs, strict=False)`` does. ``functions``: see `Replacements`;
+    ``of_fx``: see `silent`.
 
     A failure is at the expression that ran when torch raised. The next one is found by exporting again, with that
     expression replaced by its value in eager.
@@ -53,7 +60,7 @@ def judge_export(
         verdict.complete = True
         if not verdict.findings:
             verdict.parts = [_part(program)]
-            verdict.findings = silent(module, args, kwargs, program)
+            verdict.findings = silent(module, args, kwargs, program, of_fx)
         break
     verdict.seconds = time.perf_counter() - start
     return verdict

@@ -58,13 +58,14 @@ def judge(
         raise ValueError(f"captures: unknown {', '.join(unknown)}; choose from {', '.join(CAPTURES)}")
     judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
+    of_fx = report.findings if report is not None else []
     reason, functions = torch_side.missing(), Functions()
     with owned(module):
         for name in wanted:
             if reason is not None:
                 verdict = Verdict(name, "unknown", reason)
             elif name == "export":
-                verdict = judge_export(module, args, kwargs, functions)
+                verdict = judge_export(module, args, kwargs, functions, of_fx)
             elif name == "strict":
                 verdict = judge_strict(module, args, kwargs)
             elif name == "shapes":
@@ -77,7 +78,7 @@ def judge(
                 verdict = Verdict(name, "unknown", f"The model itself raises on these inputs: {raised}")
             judgement.verdicts[name] = verdict
     found = [finding for verdict in judgement.verdicts.values() for finding in verdict.findings]
-    judgement.findings = merged(judgement.verdicts, found, report.findings if report is not None else ())
+    judgement.findings = merged(judgement.verdicts, found, of_fx)
     return judgement
 
 

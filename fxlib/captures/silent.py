@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ from torch.utils import _pytree as pytree
 from fxlib.captures import torch_side
 from fxlib.captures.interface import forwards
 from fxlib.captures.isolation import copied, restored
-from fxlib.captures.places import expression_at, forward_of, frames_of, is_users, shown
+from fxlib.captures.places import expression_at, file_tree, forward_of, frames_of, is_users, shown
 from fxlib.captures.verdict import holds_for, sentence
-from fxlib.diagnosis.engine.trees import span_of
+from fxlib.diagnosis.engine.forms import MOMENTS
+from fxlib.diagnosis.engine.trees import at_span, span_of
 from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
 from fxlib.ir.span import Span
@@ -27,12 +28,15 @@ _SLOW = 0.5  # seconds for one call; the results of slower models are not compar
 _CHANGING = frozenset(
     {"append", "extend", "insert", "update", "setdefault", "add", "pop", "clear", "remove", "popleft"}
 )
+_ITEMS, _DEPTH = 100, 3  # of containers whose contents are compared
 _MOMENT = frozenset({"random", "time", "datetime", "uuid", "secrets"})
 
 
-def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> list[Finding]:
+def silent(
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any, of_fx: Iterable[Finding] = ()
+) -> list[Finding]:
     """The findings about a model that was exported. Values are compared by running both twice, unless the model has no
-    data or is slow."""
+    data or is slow. ``of_fx``: those of torch.fx, which find state outside of the module's attributes, too."""
     found: list[Finding] = []
     without_data = _without_data(module, args, kwargs)
     changed: list[str] = []
@@ -42,8 +46,12 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     differs = None
     if seconds < _SLOW and not without_data:
         differs = _differs(module, args, kwargs, program)
+    kept = [*_kept(of_fx)]
+    # One finding for both captures: torch.fx's has the attribute alone, not the item of it that is written.
+    begins = {span[:3]: span for span, code in kept if code == "FX551"}
     for name in changed:
         for span in _writes(module, name):
+            span = begins.get(span[:3], span)
             message = (
                 f"The exported program does not update `{name}`, so its second call differs from the model's."
                 if differs
@@ -53,9 +61,32 @@ def silent(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program
     if differs and not changed:
         for span in _moments(module):
             found.append(_finding("FX552", span, sentence("FX552", span)))
+    if differs is not False:
+        known = {each.span for each in found}
+        for span, code in kept:
+            if span not in known:
+                found.append(_finding(code, span, sentence(code, span), "warning" if differs else "hint"))
+    found += [
+        _finding("FX551", each.span, "The exported program does not change which parameters need gradients.", "warning")
+        for each in of_fx
+        if each.code == "FX240"
+    ]
     found += _constants(module, program)
     found += _written_inputs(program)
     return found
+
+
+def _kept(of_fx: Iterable[Finding]) -> Iterator[tuple[Span, str]]:
+    """What runs once in an export as in a trace: changes of Python's state, and readings of a moment. torch's own
+    random numbers are drawn by the program."""
+    for each in of_fx:
+        if each.span is not None and each.code == "FX208":
+            yield each.span, "FX551"
+        elif each.span is not None and each.code == "FX206":
+            tree = file_tree(each.span.file)
+            node = at_span(tree, each.span) if tree is not None else None
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in MOMENTS:
+                yield each.span, "FX552"
 
 
 def _finding(code: str, span: Span | None, message: str, severity: str | None = None) -> Finding:
@@ -88,7 +119,7 @@ def _changed(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> tu
 
 
 def _state(module: torch.nn.Module) -> dict[str, Any]:
-    """Plain attributes of all submodules by name, in a comparable form: containers by their length."""
+    """Plain attributes of all submodules by name, in a comparable form."""
     state: dict[str, Any] = {}
     for each in module.modules():
         if forward_of(each) is None:
@@ -96,13 +127,24 @@ def _state(module: torch.nn.Module) -> dict[str, Any]:
         for name, value in vars(each).items():
             if name.startswith("_") and name in vars(torch.nn.Module()):
                 continue
-            if isinstance(value, (bool, int, float, str, type(None))):
-                state[f"self.{name}"] = (type(value), value)
-            elif isinstance(value, torch.Tensor):
-                state[f"self.{name}"] = (torch.Tensor, id(value))
-            elif isinstance(value, (list, dict, set, tuple)):
-                state[f"self.{name}"] = (type(value), len(value))
+            comparable = _comparable(value)
+            if comparable is not None:
+                state[f"self.{name}"] = comparable
     return state
+
+
+def _comparable(value: Any, depth: int = _DEPTH) -> tuple[Any, ...] | None:
+    """A value that is equal as long as an attribute is unchanged: tensors by identity, containers by their contents.
+    None for other objects."""
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return type(value), value
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor, id(value)
+    if not isinstance(value, (list, dict, set, tuple)):
+        return None
+    parts = () if not depth or len(value) > _ITEMS or isinstance(value, set) else value
+    items = parts.items() if isinstance(parts, dict) else enumerate(parts)
+    return type(value), len(value), [(str(key), _comparable(each, depth - 1)) for key, each in items]
 
 
 def _differs(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> bool:

@@ -294,6 +294,7 @@ class Writer:
 
     def _tuple(self, arg: tuple[object, ...]) -> str:
         if hasattr(arg, "_fields"):
+            self._check_text(arg)
             return f"{self.add_global(_get_qualified_name(type(arg)), type(arg))}{tuple(arg)!r}"
         items = self.values(arg)
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
@@ -305,7 +306,19 @@ class Writer:
         return self.add_global(_get_qualified_name(arg), arg)
 
     def _enum(self, arg: enum.Enum) -> str:
+        # A union of flags has no name, or one that is no identifier.
+        if not _is_plain_name(str(arg.name)) or arg.name is None:
+            self.deferrable = False
         return f"{self.add_global(type(arg).__name__, type(arg))}.{arg.name}"
+
+    def _dict(self, arg: dict[Any, Any]) -> str:
+        self._check_text([*arg, *arg.values()])
+        return self.literal(repr(arg))
+
+    def _check_text(self, parts: Iterable[Any]) -> None:
+        """Python's own text of a collection is certain to compile where that of each part is."""
+        if not all(map(_is_plain_value, parts)):
+            self.deferrable = False
 
     def _tensor(self, arg: torch.Tensor) -> str:
         self.deferrable = False
@@ -431,7 +444,7 @@ class Writer:
 
 
 # How values of each type are written, the most frequent first. All others are written as their ``repr``, which is
-# certain to compile for a dict, but not for other types.
+# not certain to compile.
 _FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
     (list, Writer._list),
     (tuple, Writer._tuple),
@@ -441,6 +454,6 @@ _FORMS: tuple[tuple[type, Callable[[Writer, Any], str]], ...] = (
     (enum.Enum, Writer._enum),
     (torch.Tensor, Writer._tensor),
     *((kind, Writer._of_numpy) for kind in (float, complex, str, bytes)),
-    (dict, lambda writer, arg: writer.literal(repr(arg))),
+    (dict, Writer._dict),
     (object, Writer._other),
 )

@@ -145,7 +145,8 @@ def _report(search: Search) -> Report:
             except SyntaxError as error:
                 # With some concrete arguments no code can be generated, as in torch.fx.
                 report.traces, report.error = False, _described(error)
-                found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
+                if not any(finding.code == "FX239" for finding in found):
+                    found.add("FX199", None, f"The generated code does not compile: {error}", error=error)
     report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     code = subject.instrumentation

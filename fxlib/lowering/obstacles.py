@@ -39,7 +39,7 @@ class Obstacle:
 
 def check(
     model: torch.nn.Module,
-    example_inputs: Sequence[Any],
+    example_inputs: Sequence[Any] | Mapping[str, Any],
     *,
     concrete_args: Mapping[str, Any] | None = None,
     min_nodes: int = MIN_NODES,
@@ -51,7 +51,7 @@ def check(
 
     Args:
         model: a module, or a GraphModule.
-        example_inputs: one value per argument of `forward`.
+        example_inputs: one value per argument of `forward`, or a mapping of their names to values.
         concrete_args: as in `fxlib.symbolic_trace`.
         min_nodes: as in `lower`.
 

@@ -78,6 +78,17 @@ DIFFER = {
         "self.other = nn.Linear(4, 4)",
         "self.layer, self.other = self.other, self.layer\nreturn self.layer(x)  # <-",
     ),
+    "gradients by a name": (
+        "",
+        'for p in self.layer.parameters():\n    setattr(p, "requires_grad", False)\ny = self.layer(x)\n'
+        'for p in self.layer.parameters():\n    setattr(p, "requires_grad", True)\nreturn y  # <-',
+    ),
+    "gradients of a part": (
+        "self.other = nn.Linear(4, 4)",
+        'name = "requires_grad"\nfor p in self.layer.parameters():\n    setattr(p, name, False)\n'
+        "y = self.layer(x) + self.other(x)\n"
+        "for p in self.layer.parameters():\n    setattr(p, name, True)\nreturn y  # <-",
+    ),
     "default type": (
         "",
         "torch.set_default_dtype(torch.float64)\ny = torch.arange(0.0, x.shape[1])  # <-\n"

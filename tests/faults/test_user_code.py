@@ -160,6 +160,11 @@ WITHOUT_END = {
         "for _ in range(100): os.fork() or (os.setsid(), time.sleep(999))\ntime.sleep(999)",
         "processes",
     ),
+    "threads": (
+        "threading.stack_size(1 << 16)\nfor _ in range(1600 + 16 * os.cpu_count()):\n"
+        "    threading.Thread(target=time.sleep, args=(999,), daemon=True).start()\ntime.sleep(999)",
+        "threads",
+    ),
     "programs started": ("for _ in range(100): ctypes.CDLL(None).system(b'sleep 999 &')\ntime.sleep(999)", "processes"),
 }
 

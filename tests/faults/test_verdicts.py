@@ -12,7 +12,7 @@ import torch
 import fxlib
 
 HEAD = """
-import array, collections, contextlib, functools, queue, random, types
+import array, collections, contextlib, enum, functools, math, queue, random, types
 import numpy as np
 import torch
 from torch import nn
@@ -79,6 +79,45 @@ def scale(x, memo):
 def clip(module):
     for parameter in module.parameters():
         parameter.clamp_(-0.01, 0.01)
+
+
+class Opt(enum.IntFlag):
+    P = 1
+    Q = 2
+
+
+class Mode(str, enum.Enum):
+    A = "a"
+
+
+class Count(int):
+    def __repr__(self):
+        return f"Count({int(self)})"
+
+
+class Tag(str):
+    def __repr__(self):
+        return f"<{self}>"
+
+
+class Half(float):
+    def __repr__(self):
+        return "1"
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+class Part(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def tripled(module, given, result):
+    return result * 3
+
+
+def need(module, needed):
+    module.requires_grad_(needed)
 
 
 straight = Round.apply
@@ -167,6 +206,59 @@ MODELS = {
         "draw = self.random.triangular\nreturn x * draw()",
         {"FX208"},
     ),
+    "parameters that are frozen": (
+        "",
+        "for p in self.layer.parameters():\n    p.requires_grad = False\ny = self.layer(x)\n"
+        "for p in self.layer.parameters():\n    p.requires_grad = True\nreturn y",
+        {"FX240"},
+    ),
+    "a layer that is frozen by a helper": (
+        "",
+        "need(self.layer, False)\ny = self.layer(x)\nneed(self.layer, True)\nreturn y",
+        {"FX240"},
+    ),
+    "what was frozen before": (
+        "self.layer.requires_grad_(False)",
+        "for p in self.parameters():\n    p.requires_grad = False\nreturn self.layer(x)",
+        set(),
+    ),
+    "a hook that takes itself away": (
+        "def once(m, a, o):\n    self.hook.remove()\n    return o * 0\nself.part = Part()\n"
+        "self.hook = self.part.register_forward_hook(once)",
+        "return self.part(x)",
+        {"FX208"},
+    ),
+    "a hook of a layer that takes itself away": (
+        "def once(m, a, o):\n    self.hook.remove()\n    return o * 0\n"
+        "self.hook = self.layer.register_forward_hook(once)",
+        "return self.layer(x)",
+        set(),
+    ),
+    "a hook that is added": (
+        "self.part = Part()",
+        "y = self.part(x)\nself.part.register_forward_hook(tripled)\nreturn y",
+        {"FX208"},
+    ),
+    "a hook for one call": (
+        "self.part = Part()",
+        "hook = self.part.register_forward_hook(tripled)\ny = self.part(x)\nhook.remove()\nreturn y",
+        set(),
+    ),
+    "an enum as a key": ("", "return {Mode.A: self.layer(x)}", {"FX239"}),
+    "an enum within a key": ("", "return [{(0, Opt.P): self.layer(x)}]", {"FX239"}),
+    "a number of NumPy's in a key": ("", "return {(0, np.float64(1.0)): self.layer(x)}", {"FX239"}),
+    "a union of flags": ("", "return self.layer(x) * (Opt.P | Opt.Q)", {"FX239"}),
+    "no flags": ("", "return self.layer(x) * Opt(0)", {"FX239"}),
+    "an int that shows itself": ("self.n = Count(3)", "return self.layer(x) * self.n", {"FX239"}),
+    "a text that shows itself": ("", 'return nn.functional.pad(self.layer(x), (1, 1), mode=Tag("reflect"))', {"FX239"}),
+    "a float that shows another": ("self.n = Half(0.5)", "return self.layer(x) * self.n", {"FX239"}),
+    "an infinite part": ("", "return self.layer(x) + complex(1.0, math.inf)", {"FX239"}),
+    "what can be written": (
+        "self.pair = Pair(1, Opt.P)",
+        "y = {torch.float32: x, (0, 'a'): x, None: Pair(x, Pair(1, Mode.A)), 2.5: True}\n"
+        "return y, self.pair, Opt.P, Mode.A, self.layer(x) * complex(math.nan, 1.0)",
+        set(),
+    ),
     "training by its name": ("", 'return x * 2 if getattr(self, "training") else x', {"FX207"}),
     "training among the attributes": ("", 'return x * 2 if self.__dict__["training"] else x', {"FX207"}),
 }
@@ -174,6 +266,14 @@ MODELS = {
 
 def _indented(lines: str) -> str:
     return "".join(f"        {line}\n" for line in lines.splitlines())
+
+
+def _traces(model: torch.nn.Module) -> bool:
+    try:
+        torch.fx.symbolic_trace(model)
+    except SyntaxError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -190,9 +290,13 @@ def test_no_other_graph_without_a_word(name: str, report):
         exec(compile(text, file, "exec"), vars(module))
         model = module.Net()
         before = {key: value.clone() for key, value in model.state_dict().items()}
-        found = fxlib.diagnose(model, torch.randn(3, 4)).findings
+        hooks = [len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules()]
+        report_of = fxlib.diagnose(model, torch.randn(3, 4))
+        found = report_of.findings
         assert {each.code for each in found} == codes, found
         assert all(torch.equal(before[key], value) for key, value in model.state_dict().items()), "left as it was"
+        assert hooks == [len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules()]
+        assert report_of.traces == _traces(module.Net()), "as torch.fx"
     finally:
         del sys.modules[module.__name__]
     report(outcome=", ".join(sorted(codes)))

@@ -273,9 +273,38 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(se
         assert "Remove the graph breaks of Timed" not in titles
 
 
+KEYWORDS = """import torch
+from torch import nn
+
+
+# fxlens: Given() <- torch.randn(4, 3), scale=torch.tensor(2.0)
+class Given(nn.Module):
+    def forward(self, x, *, scale):
+        return torch.relu(x) * scale
+
+
+class Called(nn.Module):
+    def forward(self, x, *, scale, bias=0.5):
+        return (x + bias) * scale
+
+
+def use():
+    return Called()(torch.randn(4, 3), scale=torch.tensor(2.0))
+
+
+# fxlens: Counts() <- torch.randn(4, 3)
+class Counts(nn.Module):
+    seen = 0
+
+    def forward(self, x):
+        type(self).seen += 1
+        return x * self.seen
+"""
+
+
 def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     """A large model that torch rejects without data is captured with data."""
-    for name, text in (("model", TEXT), ("large", LARGE), ("timed", TIMED)):
+    for name, text in (("model", TEXT), ("large", LARGE), ("timed", TIMED), ("keywords", KEYWORDS)):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "fxlens.toml").write_text('captures = ["fx", "export", "compile", "strict"]\n')
     command = warm_fxlens("check", "--no-cache", "--quick", ".")
@@ -287,6 +316,10 @@ def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     assert ["./large.py:6", "Large", "✓", "✓", "✓", "✓", "✓"] in rows
     assert ["./timed.py:8", "Timed", "✓", "✓", "1", "break", "✗", "✓"] in rows
     assert ["./timed.py:15", "Plain", *"✓✓✓✓✓"] in rows
+    assert ["./keywords.py:6", "Given", *"✓✓✓✓✓"] in rows
+    assert ["./keywords.py:11", "Called", *"✓✓✓✓✓"] in rows
+    assert "./keywords.py:25:9: warning FX208 " in done.stdout
+    assert "also, with torch.export: The exported program does not update `type(self).seen`." in done.stdout
 
 
 HANGING = """import torch

@@ -15,6 +15,7 @@ from fxlib.diagnosis.comparison.parting import Parting, part
 from fxlib.diagnosis.comparison.recording import Recorder, Replay
 from fxlib.diagnosis.comparison.sides import (
     CALLS,
+    TRAINING,
     Called,
     Difference,
     Given,
@@ -22,6 +23,7 @@ from fxlib.diagnosis.comparison.sides import (
     Tracing,
     calls_of,
     eager,
+    in_training,
     parted,
     traced,
 )
@@ -107,13 +109,14 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
     return make
 
 
-def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | None]:
+def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[bool, Finding | None]:
     """Whether a model and its graph could be compared, and where they diverge.
 
     Args:
         make: makes a module for one side, and its calls.
         again: the same, with the state outside of the module reset.
         tracing: how the graph is traced.
+        training: whether gradients are compared, too.
     """
     with make() as made:
         old = _worked(eager(made))
@@ -123,9 +126,24 @@ def parting(make: Make, again: Make, tracing: Tracing) -> tuple[bool, Finding | 
         new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
     if tracing.concrete and new[0].outcome.error == "TypeError":
         return False, None  # probably due to the graph's signature
-    if not any(map(parted, old, new)):
-        return True, None
-    return True, _located(again, tracing, old)
+    if any(map(parted, old, new)):
+        return True, _located(again, tracing, old)
+    return True, _in_training(make, tracing) if training else None
+
+
+def _in_training(make: Make, tracing: Tracing) -> Finding | None:
+    """Where the model returns, if gradients differ and nothing else does."""
+    found: list[Called] = []
+    for how in (None, None, tracing):
+        with make() as made:
+            found.append(in_training(made, how))
+    one, again, other = found
+    reason = parted(one, other)
+    if reason is None or parted(one, again) is not None:
+        return None
+    text = f"In {TRAINING}, the graph differs from eager: {reason.text[:_LONGEST]}"
+    advice = "Set `requires_grad` outside of forward, or use detach(), which is recorded"
+    return Findings().add(CODE, _returned(made.model), text, detail=advice)
 
 
 def _worked(calls: Iterator[Called]) -> list[Called] | None:
@@ -195,7 +213,7 @@ def _nodes(tracer: Any) -> int:
 
 
 def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | None, seen: Recorder) -> Finding | None:
-    call, node = CALLS[number], None
+    call, node, detail = CALLS[number], None, ""
     written = place_of(seen.written.get(apart.buffer or ""), {})
     if found is None and written is not None:
         place: Place | None = written
@@ -203,6 +221,8 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
     elif found is None:
         place = _returned(model)
         text = f"In {call}, the graph differs from eager: {apart.text[:_LONGEST]}"
+        if apart.raises:
+            detail = "What forward does so that this is not raised, or is caught, is not recorded"
     else:
         place, node = found.place, found.node
         it = _it(place)
@@ -212,7 +232,7 @@ def _finding(model: nn.Module, number: int, apart: Difference, found: Parting | 
             "way": f"In {call}, {it} decides differently in eager; the graph always takes the branch of the trace",
             "only": f"In {call}, eager does not reach {it}; the graph always does",
         }[found.kind]
-    return Findings().add(CODE, place, text, node=node)
+    return Findings().add(CODE, place, text, detail=detail, node=node)
 
 
 def _it(place: Place) -> str:

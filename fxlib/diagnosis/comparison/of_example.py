@@ -52,8 +52,9 @@ class Comparing:
         self.largest = largest
         self._known: set[type] = set()
 
-    def compare(self, construct: str, inputs: str) -> Finding | None:
-        """Where the graph of the model differs from it; None if it does not, or they cannot be compared."""
+    def compare(self, construct: str, inputs: str, training: bool = False) -> Finding | None:
+        """Where the graph of the model differs from it, in ``training`` also in its gradients; None if it does not, or
+        they cannot be compared."""
         example = Example(construct, inputs, 0.0, self.lacking)
         try:
             model, calls, tracing = self._made(example, self.namespace)
@@ -66,7 +67,7 @@ class Comparing:
                     made, own, _ = self._made(example, namespace)
                     yield Made(made, own)
 
-            compared, found = parting(copies(model, calls, tracing), again, tracing)
+            compared, found = parting(copies(model, calls, tracing), again, tracing, training)
         except (Exception, SystemExit) as error:
             if _is_of_the_comparison(error):
                 if STRICT:

@@ -23,10 +23,24 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.leaves import map_tensors
 from fxlib.ir.span import boundary
 
-__all__ = ["CALLS", "Called", "Difference", "Given", "Made", "Tracing", "calls_of", "eager", "parted", "traced"]
+__all__ = [
+    "CALLS",
+    "TRAINING",
+    "Called",
+    "Difference",
+    "Given",
+    "Made",
+    "Tracing",
+    "calls_of",
+    "eager",
+    "in_training",
+    "parted",
+    "traced",
+]
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 CALLS = ("the first call", "the second call")
+TRAINING = "a call with gradients"
 _SUFFIX = re.compile(r"_\d+$")
 _SCALE = 1.0625
 """The factor for weights after the first call, to simulate training: exact in each floating type."""
@@ -73,6 +87,8 @@ class Called:
     outcome: Outcome
     buffers: dict[str, torch.Tensor]
     seconds: float
+    needing: dict[str, bool] = field(default_factory=dict)
+    """Whether each parameter requires gradients afterwards, in a call with gradients."""
 
 
 Around = Callable[[int], AbstractContextManager[Any]]
@@ -140,6 +156,16 @@ def _calls(call: Any, made: Made, state: nn.Module, around: Around) -> Iterator[
         yield Called(outcome, _buffers(state), time.thread_time() - start)
 
 
+def in_training(made: Made, tracing: Tracing | None = None) -> Called:
+    """One call with gradients: of the model, or of its graph if ``tracing`` is given."""
+    module, given = made.model, made.calls[0]
+    if tracing is not None:
+        module = tracing.trace(made.model, tracing.new())
+        given = _without_fixed(made.model, module, given, tracing.concrete)
+    outcome = run(module, *given, TRAINING, True)
+    return Called(outcome, {}, 0.0, {name: each.requires_grad for name, each in module.named_parameters()})
+
+
 def _train(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
@@ -153,10 +179,11 @@ def _buffers(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference as short text; ``buffer`` if only a buffer differs."""
+    """A difference as short text; ``buffer`` if only a buffer differs; ``raises`` if the graph does."""
 
     text: str
     buffer: str | None = None
+    raises: bool = False
 
 
 def parted(old: Called, new: Called) -> Difference | None:
@@ -164,12 +191,17 @@ def parted(old: Called, new: Called) -> Difference | None:
     if old.outcome.error is not None:
         return None
     if new.outcome.error is not None:
-        return Difference(f"the graph raises {new.outcome.error}")
+        return Difference(f"the graph raises {new.outcome.error}", raises=True)
     same, _, reason = agree(old.outcome, new.outcome)
     if not same:
         return Difference(reason)
     if effects := old.outcome.differing_effects(new.outcome):
         return Difference(effects[0])
+    if old.outcome.needing != new.outcome.needing:
+        return Difference(f"the result {'needs' if any(new.outcome.needing) else 'does not need'} gradients")
+    for name in old.needing.keys() & new.needing.keys():
+        if old.needing[name] != new.needing[name]:
+            return Difference(f"`{name}` {'needs' if new.needing[name] else 'does not need'} gradients afterwards")
     for name in old.buffers.keys() & new.buffers.keys():
         if not same_state({name: old.buffers[name]}, {name: new.buffers[name]}):
             return Difference(f"the buffer `{name}` has another value", name)

@@ -8,6 +8,7 @@ from fxlib.diagnosis.detectors import (
     answers,
     comparisons,
     dtypes,
+    gradients,
     graph_checks,
     interface,
     keys,
@@ -17,6 +18,7 @@ from fxlib.diagnosis.detectors import (
     own_state,
     shared_state,
     surroundings,
+    unwritten,
 )
 from fxlib.diagnosis.engine import probes
 from fxlib.diagnosis.engine.listener import AtProbe
@@ -25,7 +27,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments, gradients)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:
@@ -49,6 +51,7 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *surroundings.ON_GRAPH,
     *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,
+    *unwritten.ON_GRAPH,
 )
 
 #: run once, after those: they trace again, which removes the graph's constants from the module

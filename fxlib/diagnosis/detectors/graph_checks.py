@@ -1,4 +1,4 @@
-"""Problems that the finished graph shows: unknown methods, mutation, devices, unused helpers, NumPy's numbers."""
+"""Problems that the finished graph shows: unknown methods, mutation, devices, unused helpers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fxlib.diagnosis.engine.on_meta import runs_on_meta
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.run import Run
@@ -63,6 +64,10 @@ _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
 
 
+_NO_SHAPE = "no fake impl"
+"""In torch's error for an operator of the user's that runs, but of whose results it does not know the shapes."""
+
+
 def _known(run: Run, node: Any) -> Any:
     return run.values.known.get(node, Unknown(False)) if isinstance(node, Node) else node
 
@@ -82,7 +87,8 @@ def misfits(search: Search) -> None:
                 continue  # requires_grad is not known here
             text = re.sub(r"^[\w.<>]+: (?=\w+Error: )", "", str(error).splitlines()[0])
             place = run.place_of_node(node)
-            run.add("FX303", place, error=text, node=node.name, severity="warning")
+            if _NO_SHAPE not in text and not runs_on_meta(search.subject):
+                run.add("FX303", place, error=text, node=node.name, severity="warning")
             break
 
 
@@ -375,28 +381,6 @@ def computed_once(search: Search) -> None:
             run.add("FX235", run.place_of_node(node), node=node.name)
 
 
-def numpy_numbers(search: Search) -> None:
-    """FX239: a number of NumPy's whose text names `np`. It is a float, a complex number or a text as well, so torch.fx
-    takes it for one."""
-    run = search.best
-    for node in run.nodes:
-        if any(map(_is_numpys, (*node.args, *node.kwargs.values()))):
-            run.add("FX239", run.place_of_node(node), node=node.name)
-
-
-def _is_numpys(value: Any) -> bool:
-    kind = type(value)
-    if kind is Node:
-        return False
-    if isinstance(value, (tuple, list)):
-        return any(map(_is_numpys, value))
-    if isinstance(value, dict):
-        return any(map(_is_numpys, value.values()))
-    if kind is slice:
-        return any(map(_is_numpys, (value.start, value.stop, value.step)))
-    return kind.__module__ == "numpy" and repr(value).startswith("np.")
-
-
 ON_GRAPH = (
     computed_once,
     misfits,
@@ -405,5 +389,4 @@ ON_GRAPH = (
     unused_helpers,
     devices,
     shared_convolutions,
-    numpy_numbers,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fxlib.diagnosis.detectors.comparisons import signature
-from fxlib.diagnosis.engine.forms import called_name
+from fxlib.diagnosis.engine.forms import MOMENTS, called_name
 from fxlib.diagnosis.engine.frames import constant, users_frame
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
@@ -27,15 +27,6 @@ from fxlib.ir.span import Span
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "differ"]
 
 _SECONDS = 1.0
-_CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
-_NAMES = frozenset(
-    {
-        *_CLOCKS, *(f"{name}_ns" for name in _CLOCKS), "ctime", "asctime", "strftime", "now", "today", "utcnow",
-        "uuid1", "uuid4", "urandom", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
-        "id", "next", "stack", "currentframe", "_getframe", "is_fx_tracing",
-        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled",
-    }
-)  # fmt: skip
 _HOMES = frozenset(
     {
         "time",
@@ -58,7 +49,7 @@ def _look_call(node: ast.Call, found: Found) -> None:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
     of_torch = getattr(getattr(function, "value", None), "id", None) == "torch"
-    if name in _NAMES and (not of_torch or name.startswith("is_")):
+    if name in MOMENTS and (not of_torch or name.startswith("is_")):
         found.append(("moment", node))
     found.extend(("moment", each.value) for each in node.keywords if getattr(each.value, "id", None) == "id")
 

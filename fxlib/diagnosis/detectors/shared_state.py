@@ -1,20 +1,23 @@
 """Changes that forward makes to state outside of the modules: globals, closures, attributes of classes and of plain
-objects."""
+objects; and hooks that are added or removed."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any
 
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.detectors.moments import differ
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.instrument import Instrumentation
+from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.reach import names_in
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.shared import SharedChange
 from fxlib.ir.leaves import leaves_once
+from fxlib.ir.span import is_hidden
 
 __all__ = ["LAST"]
 
@@ -27,10 +30,13 @@ def changed(search: Search) -> None:
     """FX208 and FX209: a second trace, from the state after the first one, differs; or a proxy stays there, which makes
     a second trace impossible."""
     run, snapshot = search.best, search.subject.snapshot
-    changes = snapshot.shared.changes()
-    hidden = [] if changes else [SharedChange(*each, True) for each in _opaque(search)]
+    changes, hooks = snapshot.shared.changes(), snapshot.changed_hooks()
+    if any(each.code == "FX208" for each in run.findings):
+        hooks = []  # a hook that changes attributes, too, is known by these
+    hooks_after = [dict(each.table) for each in hooks]
+    hidden = [] if changes or hooks else [SharedChange(*each, True) for each in _opaque(search)]
     changes = changes or hidden
-    if not changes or not run.complete:
+    if not (changes or hooks) or not run.complete:
         return
     drawn = any(each.code == "FX206" for each in run.findings)
     kept = [change for change in changes if not _leaked(change.after)]
@@ -49,6 +55,21 @@ def changed(search: Search) -> None:
             run.add("FX209", place, f"After tracing, `{what}` holds a Proxy instead of a tensor")
         elif matters:
             run.add("FX208", place, f"`{what}` changes only while tracing, not when the graph runs")
+    for each, after in zip(hooks, hooks_after, strict=True):
+        if matters:
+            place = _of_hook({**each.before, **after}, each.before.keys() ^ after.keys()) or search.root_class()
+            where = f"`{each.path}`" if each.path else "the module"
+            run.add("FX208", place, f"The hooks of {where} change only while tracing, not when the graph runs")
+
+
+def _of_hook(hooks: dict[int, Any], changed: Iterable[int]) -> Place | None:
+    """The head of the first hook that was added or removed, in the user's files."""
+    for key in changed:
+        code = getattr(hooks[key], "__code__", None)
+        if code is not None and not is_hidden(code.co_filename) and not is_installed(code.co_filename):
+            head = trees.head_of(code)
+            return None if head is None else Place(head, None, None, (head,))
+    return None
 
 
 def _opaque(search: Search) -> list[tuple[str, None, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from fxlib.diagnosis.engine.trees import ancestors
 
 __all__ = [
+    "MOMENTS",
     "called_name",
     "catching",
     "form_of",
@@ -19,6 +20,16 @@ __all__ = [
 ]
 
 _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+MOMENTS = frozenset(
+    {
+        *_CLOCKS, *(f"{name}_ns" for name in _CLOCKS), "ctime", "asctime", "strftime", "now", "today", "utcnow",
+        "uuid1", "uuid4", "urandom", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
+        "id", "next", "stack", "currentframe", "_getframe", "is_fx_tracing",
+        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled",
+    }
+)  # fmt: skip
+"""Functions whose results vary between calls: times, ids, items of iterators, stacks, modes."""
 _OWNERS = {ast.If: "if", ast.While: "while", ast.IfExp: "ternary", ast.Assert: "assert"}
 
 

@@ -37,8 +37,11 @@ def signature_of(root: Any) -> inspect.Signature | None:
     except (AttributeError, TypeError, ValueError):
         # Builtins and scripted modules have none.
         return None
-    if isinstance(root, nn.Module) and not without_self(root):
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
+    parameters = list(signature.parameters.values())
+    # Of a decorated forward, `*args` takes the module as well.
+    gathers = bool(parameters) and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
+    if isinstance(root, nn.Module) and not without_self(root) and not gathers:
+        return signature.replace(parameters=parameters[1:])
     return signature
 
 

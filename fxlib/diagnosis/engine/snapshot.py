@@ -18,10 +18,14 @@ from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
 from fxlib.ir.leaves import leaves_once, write_back
 
-__all__ = ["Change", "Snapshot"]
+__all__ = ["Change", "Hooks", "Snapshot"]
 
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 _KINDS = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
+_HOOKS = (
+    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
 # The prefixes of constants that a tracer stores on the root.
 _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
@@ -43,6 +47,16 @@ class Change(NamedTuple):
     kind: str
     before: Any
     after: Any
+
+
+class Hooks(NamedTuple):
+    """The hooks of one kind of the module at ``path``: the table itself, and its items before. A ``leaf`` runs them
+    itself, in a graph as in eager."""
+
+    path: str
+    table: dict[int, Any]
+    before: dict[int, Any]
+    leaf: bool
 
 
 class _Held(NamedTuple):
@@ -111,6 +125,7 @@ class Snapshot:
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
         self._keep_generators()
         self._classes: dict[type, None] = {}
+        self._hooks: list[Hooks] = []
         for path, module, own, leaf in modules:
             attributes = module.__dict__
             tables = {
@@ -122,6 +137,10 @@ class Snapshot:
                 self._needing |= {each: each.requires_grad for each in module._parameters.values() if each is not None}
             marks = [_marked(attributes), *[_marked(attributes[name]) for name in tables]]
             self._modules.append(_Held(path, module, dict(attributes), tables, marks))
+            for name in _HOOKS:
+                table = attributes.get(name)
+                if table is not None and (table or not leaf):
+                    self._hooks.append(Hooks(path, table, dict(table), leaf))
             self._keep_tensors(path, module, module._buffers.items())
             if parameters:
                 self._keep_tensors(path, module, module._parameters.items())
@@ -148,7 +167,13 @@ class Snapshot:
         """Whether this still is the current state, except for random generators and the grad mode, which are
         updated."""
         self._keep_generators()
-        return not self.changes() and not self.shared.changes() and self.needing() == [*self._needing.values()]
+        hooks = any(each.table != each.before for each in self._hooks)
+        return (
+            not hooks
+            and not self.changes()
+            and not self.shared.changes()
+            and self.needing() == [*self._needing.values()]
+        )
 
     def follow(self, functions: Iterable[FunctionType]) -> bool:
         """Keep the current state of these functions outside of modules; False if the snapshot does not cover them,
@@ -192,9 +217,17 @@ class Snapshot:
             if table[name] is buffer:
                 yield Change(module, path, name, "data", buffer, buffer)
 
+    def changed_hooks(self) -> list[Hooks]:
+        """The hooks of modules that are traced into which have been added or removed."""
+        return [each for each in self._hooks if not each.leaf and each.table != each.before]
+
     def needing(self) -> list[bool]:
         """The parameters that require gradients now; empty if no code could change that."""
         return [each.requires_grad for each in self._needing]
+
+    def needed(self, parameter: nn.Parameter, otherwise: bool) -> bool:
+        """Whether a parameter required gradients; ``otherwise`` for one that is not kept."""
+        return self._needing.get(parameter, otherwise)
 
     def differs(self) -> bool:
         """Whether attributes of a module have changed."""
@@ -208,10 +241,14 @@ class Snapshot:
         return random.getstate() != self._random or not torch.equal(torch.get_rng_state(), self._torch_random)
 
     def restore(self, shared: bool = True) -> None:
-        """Restore every module, buffer, random generator and the grad mode; also state outside of modules, unless
-        ``shared`` is False."""
+        """Restore every module, buffer, random generator and the grad mode; also hooks, and state outside of modules,
+        unless ``shared`` is False."""
         if shared:
             self.shared.restore()
+            for _, table, hooks, _ in self._hooks:
+                if table != hooks:
+                    table.clear()
+                    table.update(hooks)
         for _, module, attributes, tables, _ in self._changed_modules():
             now = module.__dict__
             for name in [name for name in now if name not in attributes]:

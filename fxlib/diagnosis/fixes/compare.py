@@ -76,6 +76,8 @@ class Outcome:
     inputs_after: list[torch.Tensor] = field(default_factory=list)
     mutated: list[int] = field(default_factory=list)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    needing: list[bool] = field(default_factory=list)
+    """Whether each tensor of the result needs gradients, if these are wanted."""
 
     @property
     def kinks(self) -> bool:
@@ -197,6 +199,9 @@ def run(
         with torch.set_grad_enabled(gradients), ended:
             value = model(*given_args, **given_kwargs)
         if gradients:
+            outcome.needing = [each.requires_grad for each in tensors_in(value)]
+            # forward may have frozen some.
+            wanted = {name: each for name, each in wanted.items() if each.requires_grad}
             finite = all(bool(each.isfinite().all()) for each in tensors_in(value))
             # If NaN reaches the result, gradients mean nothing; a model that handles NaN has some.
             outcome.gradients = _gradients(wanted, value) if finite or not name.startswith(EXTREME) else {}

@@ -42,14 +42,23 @@ of them. A NumPy scalar is none of these, although it looks like a number. Conve
     ),
     Rule(
         "FX239",
-        "numpy-number",
-        "NumPy number that the graph's code cannot name",
-        "{it} holds a NumPy number, and the graph's code fails with NameError: it writes the number as `np.float64(…)`",
+        "unwritten-value",
+        "Value that the graph's code cannot write",
+        "{it} holds a value that the graph's code cannot write",
         "error",
-        """`np.sqrt(64)` is a `numpy.float64`, which is a Python float as well, so torch.fx takes it for one. Since
-NumPy 2 it prints itself as `np.float64(8.0)`, and so it stands in the code of the graph, which knows no `np`: every
-call raises NameError. Make it a Python number where it is computed: `float(np.sqrt(64))`, `math.sqrt(64)`. Graphs of
-fxlib hold the plain number.""",
+        """torch.fx writes the arguments of a node into the code of the graph, with Python's own text for each. For some
+values this text is no code, or names what the code does not know, so that torch.fx raises SyntaxError, or every call
+raises NameError:
+
+- Numbers and texts of NumPy. `np.sqrt(64)` is a `numpy.float64`, which is a Python float as well, so torch.fx takes it
+  for one. Since NumPy 2 it prints itself as `np.float64(8.0)`. Graphs of fxlib hold the plain number.
+- Enums as keys or values of a dictionary, or in a named tuple (`<Mode.FIT: 'fit'>`), and unions of flags
+  (`Opt.A|B`). A single member as an argument can be written.
+- Subclasses of int, float or str with a `__repr__` of their own.
+- Complex numbers with an infinite or undefined imaginary part (`infj`).
+
+Make it a plain number or text where it is computed: `float(np.sqrt(64))`, `math.sqrt(64)`, `int(Opt.A | Opt.B)`,
+`{Mode.FIT.value: x}`.""",
         fixes=("plain-number",),
         bad=net("        return torch.relu(x) / self.scale  # <- here\n", _NUMPY, "self.scale = np.sqrt(64)"),
         good=net("        return torch.relu(x) / self.scale\n", init="self.scale = 64 ** 0.5"),

@@ -1,4 +1,4 @@
-"""FX212 to FX215, FX221, FX233 to FX235 and FX237: what surrounds the recorded operations is not part of the graph."""
+"""FX212 to FX215, FX221, FX233 to FX235, FX237, FX240: what surrounds the recorded operations is not in the graph."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -16,6 +16,28 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         bad=net("        with torch.no_grad():  # <- here\n            y = x * 2\n        return x + y\n"),
         good=net("        y = (x * 2).detach()\n        return x + y\n"),
         advice="Use detach(), which is recorded",
+    ),
+    Rule(
+        "FX240",
+        "requires-grad",
+        "forward changes which parameters need gradients",
+        "{it} is not recorded, so the graph gives gradients to the parameters that need some when it is called",
+        "warning",
+        """`requires_grad` of a parameter is no operation. Where forward sets it, as `self.critic.requires_grad_(False)`
+around the call of a critic that is not to be trained, it does so while tracing only: the graph, and a program of
+torch.export, train these weights. It is reported where it differs from the value before the call; to set that again is
+no finding of its own.
+
+Set it outside of forward: once if the weights stay frozen, or around the call of the graph.""",
+        bad=net(
+            "        self.layer.requires_grad_(False)  # <- here\n"
+            "        y = self.layer(x)\n"
+            "        self.layer.requires_grad_(True)\n"
+            "        return y\n",
+            init="self.layer = nn.Linear(3, 3)",
+        ),
+        good=net("        return self.layer(x)\n", init="self.layer = nn.Linear(3, 3).requires_grad_(False)"),
+        advice="Set it outside of forward",
     ),
     Rule(
         "FX213",

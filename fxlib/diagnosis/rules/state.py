@@ -14,9 +14,9 @@ add(
 not count, and whatever was computed from it is a constant. Keep such state in a registered buffer that is
 updated outside of the traced part.
 
-Globals, closures, attributes of classes and of plain objects, and `os.environ` are reported only if a second trace,
-which starts from the state that the first one left, gives another graph. A cache that is filled once is therefore not
-reported.""",
+Globals, closures, attributes of classes and of plain objects, hooks that forward adds or that take themselves away, and
+`os.environ` are reported only if a second trace, which starts from the state that the first one left, gives another
+graph. A cache that is filled once is therefore not reported.""",
         fixes=("leaf-module",),
         bad=HEAD
         + """

@@ -182,11 +182,12 @@ export such a model without its gradient.""",
     Rule(
         "FX551",
         "export-state-lost",
-        "A Python attribute that forward changes is constant in the exported program",
+        "Python state that forward changes is constant in the exported program",
         "The exported program does not update {it}",
         "warning",
         """An exported program has the tensor operations of one call of forward. A counter, a list or a cached tensor in
 a Python attribute keeps the value that it had at the export, so later calls of the program and of the model differ.
+So does what is in dictionaries, attributes of classes, and globals.
 A buffer is part of the program, which updates it at each call.""",
         fixes=("state-to-buffer",),
         torch_text="",
@@ -200,7 +201,8 @@ A buffer is part of the program, which updates it at each call.""",
         "The exported program always uses the value that {it} had at the export",
         "warning",
         """Python's clocks, and random numbers of Python or NumPy, are read once, at the export. Every call of the
-program uses that value. torch's own random numbers are drawn anew at each call.""",
+program uses that value. So it is with ids, the next item of an iterator, and modes such as `torch.is_grad_enabled()`.
+torch's own random numbers are drawn anew at each call.""",
         bad=net("return x * random.random()  # <- here", "import random\n\nimport torch\nfrom torch import nn\n"),
         good=net("return x * torch.rand(())"),
         advice="Pass it in as an argument.",

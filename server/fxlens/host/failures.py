@@ -34,7 +34,7 @@ def explain(outcome: Outcome, request: Request) -> Finding:
     target = step.get("target")
     who = target or "The file"
     doing = _DOING.get(step.get("step", ""), "starting")
-    stopped = outcome.end in ("timeout", "overtime", "memory", "processes")
+    stopped = outcome.end in ("timeout", "overtime", "memory", "processes", "threads")
     line = stacks.line_in(outcome.stacks or outcome.output, request.path, stopped)
     at = line or step.get("line")
     span = span_of_line(request.text, request.path, at) if at else None
@@ -51,8 +51,9 @@ def _reason(outcome: Outcome, limits: Limits, who: str, doing: str, where: str) 
         return "FX304", f"{who} was stopped while {doing}{where}: all steps of this file together took too long"
     if outcome.end == "memory":
         return "FX307", f"{who} was stopped at {limits.memory >> 20} MiB of memory while {doing}{where}"
-    if outcome.end == "processes":
-        return "FX307", f"{who} was stopped for starting more than {limits.processes} processes while {doing}{where}"
+    if outcome.end in ("processes", "threads"):
+        most = f"{getattr(limits, outcome.end)} {outcome.end}"
+        return "FX307", f"{who} was stopped for starting more than {most} while {doing}{where}"
     if outcome.end == "lost" or outcome.status == protocol.NO_CHANNEL_STATUS:
         why = f": {outcome.refused}" if outcome.refused else ""
         return "FX305", f"{who} lost the connection to its process while {doing}{where}{why}"

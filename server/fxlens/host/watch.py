@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, unmapped_memory
+from fxlens.ipc.processes import descendants_of, exact_memory, memory_of, threads_of, unmapped_memory
 from fxlens.ipc.request import Limits
 
 from .outcome import SLOW, Capture
@@ -83,7 +83,8 @@ class Watch:
         self._stack = b""
 
     def look(self, pid: int | None) -> str | None:
-        """``timeout``, ``overtime``, ``memory`` or ``processes`` once the process is to be killed (`Outcome`)."""
+        """``timeout``, ``overtime``, ``memory``, ``processes`` or ``threads`` once the process is to be killed
+        (`Outcome`)."""
         now = time.monotonic()
         periods = [each for each in (self._step, self._all) if each is not None]
         for each in periods:
@@ -102,9 +103,14 @@ class Watch:
         if pid is None:
             return None
         if self._looks % 5 == 0:
+            # Each thread may have children: many are not asked one by one.
+            if threads_of(pid) > self._limits.threads:
+                return "threads"
             self._below = descendants_of(pid)
             if len(self._below) >= self._limits.processes:
                 return "processes"
+            if sum(map(threads_of, (pid, *self._below))) > self._limits.threads:
+                return "threads"
             self._children_memory = sum(self._grown(each) for each in self._below)
             self._unmapped = sum(map(unmapped_memory, (pid, *self._below)))
         memory = memory_of(pid) + self._children_memory + self._unmapped

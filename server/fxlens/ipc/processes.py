@@ -26,6 +26,7 @@ __all__ = [
     "kill_job",
     "memory_of",
     "outlive_parent",
+    "threads_of",
     "unmapped_memory",
 ]  # fmt: skip
 
@@ -84,6 +85,15 @@ def unmapped_memory(pid: int) -> int:
     except OSError:
         return 0
     return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
+
+
+def threads_of(pid: int) -> int:
+    """The threads of a process; 0 if unknown."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("Threads:")), 0)
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _sum(path: str, names: tuple[str, ...]) -> int:

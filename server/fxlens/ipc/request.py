@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
@@ -11,12 +12,13 @@ from .protocol import Data
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one step of a job.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes`` a
-    count."""
+    """The limits of one step of a job.  ``deadline`` in seconds, ``memory`` in bytes of resident set, ``processes`` and
+    ``threads`` counts, the latter of all of its processes."""
 
     deadline: float = 10.0
     memory: int = 8 << 30
     processes: int = 64
+    threads: int = 1024 + 16 * (os.cpu_count() or 1)
 
 
 class Tracer(TypedDict):

@@ -62,9 +62,9 @@ class _Changed:
         before = self.model.traced()
         self._code, self._nodes = before.code.lstrip("\n"), len(before.graph.nodes)
         with torch.no_grad():
-            expected = before(*self.model.inputs)
+            expected = before(*self.model.in_order)
             self._graph_module, self._left, self._notes = self._apply(before, self.choice)
-            self._error = _difference(expected, self._graph_module(*self.model.inputs))
+            self._error = _difference(expected, self._graph_module(*self.model.in_order))
 
     def _apply(self, changed: Any, choice: Choice) -> tuple[Any, list[str], list[str]]:
         """The changed model, nodes that the passes left unchanged and why, and further notes."""
@@ -76,7 +76,7 @@ class _Changed:
             label = each.label.rstrip("…")
             self._say(label, number / len(choice.passes))
             try:
-                changed = each.run(changed, self.model.inputs, choice)
+                changed = each.run(changed, self.model.in_order, choice)
             except (RuntimeError, ValueError, TypeError) as error:
                 text = f"{label} cannot be applied to {self.model.name}: {errors.brief(error)}"
                 raise one_model.Refused(text) from error
@@ -153,7 +153,7 @@ def _export(changed: Any, model: Model, file: str) -> None:
     from fxlib.lowering import Unsupported, to_onnx
 
     try:
-        onnx_ir.save(to_onnx(changed, model.inputs, name=model.name).model, file)
+        onnx_ir.save(to_onnx(changed, model.in_order, name=model.name).model, file)
     except Unsupported as error:
         raise one_model.Refused(f"{model.name} has no ONNX form as a whole: {error}") from error
     except OSError as error:

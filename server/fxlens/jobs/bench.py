@@ -26,8 +26,9 @@ def _bench(job: Job, options: Mapping[str, Any]) -> BenchResult:
     model = one_model.make(job, real=True)
     try:
         report = benchmark(
-            model.traced() if model.concrete else model.module,
-            model.inputs,
+            # A call by position, of the graph where the model does not take one.
+            model.traced() if model.concrete or isinstance(model.inputs, dict) else model.module,
+            model.in_order,
             options.get("variants"),
             without=options.get("without") or (),
             trace=model.traced if own_tracer.is_own(model.tracer, model.leaf_modules) else None,

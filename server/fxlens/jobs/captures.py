@@ -160,6 +160,8 @@ def _made(namespace: Any, target: Target, real: bool) -> tuple[Any, dict[str, An
         raise example_inputs.CannotUseInputs("it has no example inputs", target.inputs[0])
     if not inputs.concrete:
         return one.module, inputs.values, one.meta
+    if isinstance(inputs.values, dict):
+        return one.module, {**inputs.values, **inputs.concrete}, one.meta
     names = inspect.signature(one.module.forward).parameters
     return one.module, {**dict(zip(names, inputs.values, strict=False)), **inputs.concrete}, one.meta
 

@@ -21,8 +21,10 @@ log = logging.getLogger(__name__)
 
 _LARGEST = 30_000_000  # parameters
 _MOST_FLOPS = 2_000_000_000  # of one call, if known
-_NO_REASON = ("FX205", "FX207", "FX212", "FX214", "FX220", "FX221", "FX223", "FX226", "FX227")
+_NO_REASON = ("FX205", "FX207", "FX212", "FX214", "FX220", "FX221", "FX223", "FX226", "FX227", "FX240")
 """Rules whose findings do not change the results of the two calls: they concern modes, gradients, names and passes."""
+_OF_GRADIENTS = ("FX211", "FX212", "FX214", "FX221", "FX233", "FX235", "FX240")
+"""Rules whose findings say that gradients differ. Without one, gradients are compared, too."""
 
 
 class Model(TypedDict):
@@ -33,6 +35,7 @@ class Model(TypedDict):
     construct: str
     inputs: str
     alone: bool
+    training: bool
 
 
 # In the user's interpreter
@@ -70,7 +73,7 @@ def work(job: Job) -> None:
                 break
             job.announce("compare", model["name"], model["line"])
             with alone.where(model["alone"]):
-                found = comparing.compare(model["construct"], model["inputs"])
+                found = comparing.compare(model["construct"], model["inputs"], model["training"])
             if found is not None:
                 job.send("compared", target=model["name"], finding=render.finding(found, model["name"]))
 
@@ -121,6 +124,7 @@ def _model(target: Target) -> Model:
     return {
         "name": target["name"], "line": target["line"], "construct": construct["text"], "inputs": inputs["text"],
         "alone": target["alone"],
+        "training": all(each["code"] not in _OF_GRADIENTS for each in target["findings"]),
     }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def _estimate(job: Job, options: Mapping[str, Any]) -> EstimateResult:
             f"There is no device {name!r} in the table; choose from {', '.join(DEVICES)} or cpu (measured here)"
         )
     try:
-        cost = estimate(traced, *model.inputs, device=calibrated_cpu() if name == "cpu" else name)
+        cost = estimate(traced, *model.in_order, device=calibrated_cpu() if name == "cpu" else name)
     except ShapeError as error:
         raise one_model.Refused(f"The cost of {model.name} cannot be computed without running it: {error}") from error
     nodes = {node.name: node for node in traced.graph.nodes}

@@ -146,7 +146,8 @@ def _chosen(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _arguments(model: Model) -> dict[str, Any]:
     names = inspect.signature(model.module.forward).parameters
-    return {**dict(zip(names, model.inputs, strict=False)), **model.concrete}
+    given = model.inputs if isinstance(model.inputs, dict) else dict(zip(names, model.inputs, strict=False))
+    return {**given, **model.concrete}
 
 
 def _result(model: Model, report: LoweringReport, saved: str | None) -> LowerResult:

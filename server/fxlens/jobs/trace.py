@@ -206,7 +206,7 @@ def _send_graph(job: Job, model: Any) -> None:
 
 
 def _graph(job: Job, model: Any) -> Graph:
-    from fxlens.worker import alone, costs, render, symbolic
+    from fxlens.worker import alone, costs, example_inputs, render, symbolic
 
     with alone.where(alone.needs(model.root)):
         graph = render.graph(model.report, model.root)
@@ -214,7 +214,9 @@ def _graph(job: Job, model: Any) -> Graph:
         batch = job.message["batch"]
         if batch or model.recorded or model.shapes:
             values = model.inputs and model.inputs.values
-            nodes = symbolic.add(nodes, model.report, values, batch, model.recorded, model.shapes)
+            given = None if values is None else example_inputs.in_order(values)
+            recorded = [*map(example_inputs.in_order, model.recorded)]
+            nodes = symbolic.add(nodes, model.report, given, batch, recorded, model.shapes)
     if device := job.message["device"]:
         nodes = costs.predict(nodes, model.report.graph, model.root, device)
     return {**graph, "nodes": nodes}

@@ -30,11 +30,15 @@ class CannotUseInputs(Exception):
         self.source = source
 
 
+Values = tuple[Any, ...] | dict[str, Any]
+"""Arguments in forward's order; all by their names where forward takes some by keyword only."""
+
+
 @dataclass
 class Inputs:
-    """Example arguments for forward, in its order (None if unknown), and arguments that become constants."""
+    """Example arguments for forward (None if unknown), and arguments that become constants."""
 
-    values: tuple[Any, ...] | None
+    values: Values | None
     concrete: dict[str, Any] | None
     source: Source
 
@@ -69,7 +73,7 @@ def make(namespace: ModuleType, target: Target, made: Made) -> Inputs | None:
     return constants
 
 
-def others(namespace: ModuleType, target: Target, made: Made, inputs: Inputs | None) -> list[tuple[Any, ...]]:
+def others(namespace: ModuleType, target: Target, made: Made, inputs: Inputs | None) -> list[Values]:
     """Further inputs of the module in recorded runs, if ``inputs`` were recorded, too."""
     found = []
     for source in target.inputs if inputs is not None and inputs.source.source == "recorded" else ():
@@ -127,8 +131,14 @@ def _settled(made: Made, inputs: Inputs) -> Inputs:
 
     if inputs.values is not None and lazy_layers.waits(made.module):
         with contextlib.suppress(sandbox.OutOfTime), sandbox.trial(_SECONDS):
-            lazy_layers.settle(made.module, inputs.values, inputs.concrete or {})
+            lazy_layers.settle(made.module, *arguments(inputs))
     return inputs
+
+
+def arguments(inputs: Inputs, on_meta: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional arguments of a call of forward, and those by keyword."""
+    values = to_meta(inputs.values or ()) if on_meta else inputs.values or ()
+    return ((), {**values, **(inputs.concrete or {})}) if isinstance(values, dict) else (values, inputs.concrete or {})
 
 
 def _run(made: Made, inputs: Inputs) -> None:
@@ -140,8 +150,8 @@ def _run(made: Made, inputs: Inputs) -> None:
     trial = guess.shadow(made.module)
     try:
         with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
-            values = to_meta(inputs.values)
-            alone.run(trial, lambda: trial(*values, **(inputs.concrete or {})))
+            args, kwargs = arguments(inputs, on_meta=True)
+            alone.run(trial, lambda: trial(*args, **kwargs))
     except Exception as error:
         if "meta" not in text_of(error).lower() and not isinstance(error, (NotImplementedError, NotInstalled)):
             raise
@@ -177,28 +187,44 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
 
 
 def _check_complete(module: Any, bound: inspect.BoundArguments, concrete: list[str]) -> None:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     for name, parameter in inspect.signature(module.forward).parameters.items():
         given = name in bound.arguments or name in concrete
-        if not given and parameter.default is inspect.Parameter.empty and parameter.kind not in variable:
+        if not given and parameter.default is inspect.Parameter.empty and not _gathers(parameter):
             raise TypeError(f"forward needs {name}")
 
 
-def _in_order(module: Any, bound: inspect.BoundArguments) -> tuple[Any, ...]:
-    """Positional values up to the last one given by keyword, defaults filled in between."""
+def _in_order(module: Any, bound: inspect.BoundArguments) -> Values:
+    """Positional values up to the last one given by keyword, defaults filled in between; all by name if one can be
+    given by keyword only."""
+    parameters = inspect.signature(module.forward).parameters
+    kinds = {name: parameters[name].kind for name in bound.arguments}
+    if inspect.Parameter.KEYWORD_ONLY in kinds.values():
+        if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY} & {*kinds.values()}:
+            raise TypeError("examples for arguments that are positional only beside those by keyword only")
+        bound.apply_defaults()
+        return {name: each for name, each in bound.arguments.items() if not _gathers(parameters[name])}
     values: list[Any] = []
-    arguments = dict(bound.arguments)
-    for name, parameter in inspect.signature(module.forward).parameters.items():
-        if not arguments:
+    left = dict(bound.arguments)
+    for name, parameter in parameters.items():
+        if not left:
             break
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            values.extend(arguments.pop(name, ()))
+            values.extend(left.pop(name, ()))
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             break
         else:
             default = None if parameter.default is inspect.Parameter.empty else parameter.default
-            values.append(arguments.pop(name, default))
+            values.append(left.pop(name, default))
     return tuple(values)
+
+
+def _gathers(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+def in_order(values: Values) -> tuple[Any, ...]:
+    """The arguments in the order of the graph's, which takes all of them by position."""
+    return tuple(values.values()) if isinstance(values, dict) else values
 
 
 def to_meta(value: Any) -> Any:

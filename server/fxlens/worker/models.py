@@ -39,7 +39,7 @@ class Traced:
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
-    recorded: list[tuple[Any, ...]]
+    recorded: list[example_inputs.Values]
     """Further inputs from recorded calls."""
     shapes: specified.Said
     """Its ``dynamic_shapes`` from the file."""

@@ -28,13 +28,18 @@ class Model:
     """A model in evaluation mode, its example inputs and its constant arguments, and its project's tracer."""
 
     module: Any
-    inputs: tuple[Any, ...]
+    inputs: example_inputs.Values
     concrete: dict[str, Any]
     target: Target
     tracer: own_tracer.OwnTracer | None
     leaf_modules: tuple[str, ...]
     shapes: specified.Said
     """Its ``dynamic_shapes`` from the file."""
+
+    @property
+    def in_order(self) -> tuple[Any, ...]:
+        """The example inputs as its graph takes them."""
+        return example_inputs.in_order(self.inputs)
 
     @property
     def name(self) -> str:

@@ -198,8 +198,8 @@ class _Whole:
         ]
         try:
             with sandbox.trial(_SECONDS), torch.device("meta"), torch.no_grad():
-                values = example_inputs.to_meta(inputs.values)
-                alone.run(trial, lambda: trial(*values, **(inputs.concrete or {})))
+                args, kwargs = example_inputs.arguments(inputs, on_meta=True)
+                alone.run(trial, lambda: trial(*args, **kwargs))
         finally:
             for each in hooks:
                 each.remove()

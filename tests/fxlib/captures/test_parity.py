@@ -5,6 +5,7 @@ import importlib
 import pytest
 import torch
 
+import fxlib
 from fxlib.captures import judge
 from fxlib.ir.span import source_text
 from tests.fxlib.captures.agreement import answer, differences
@@ -109,6 +110,46 @@ def test_state_that_an_export_drops_is_found_without_data(name, codes):
     inputs = tuple(each.to("meta") for each in case.inputs())
     export = judge(case().to("meta"), inputs, captures=["export"]).verdicts["export"]
     assert [each.code for each in export.findings] == codes
+
+
+CALLS = [0]
+
+
+class Kept(torch.nn.Module):
+    calls = 0
+
+    def __init__(self):
+        super().__init__()
+        self.state = {"n": {"m": 0}}
+        self.seen = 0
+
+    def forward(self, x):
+        self.state["n"]["m"] += 1
+        CALLS[0] += 1
+        type(self).calls += 1
+        return x * self.state["n"]["m"] + CALLS[0] + self.calls
+
+
+class ByGradMode(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 if torch.is_grad_enabled() else x + torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (Kept, [("FX551", 'self.state["n"]["m"]'), ("FX551", "CALLS[0]"), ("FX551", "type(self).calls")]),
+        (ByGradMode, [("FX552", "torch.is_grad_enabled()")]),
+    ],
+)
+def test_what_a_trace_keeps_an_export_keeps_too(kind, found):
+    """Also outside of the module: found once, for both captures."""
+    inputs = (torch.ones(2),)
+    judgement = judge(kind(), inputs, captures=["export"], report=fxlib.diagnose(kind(), inputs))
+    given = [(each.data["captures"].get("export"), source_text(each.span)) for each in judgement.findings]
+    assert given == found
+    assert {each.data["severities"]["export"] for each in judgement.findings} == {"warning"}
+    assert {*judgement.findings[0].data["captures"]} == {"fx", "export"}
 
 
 class Written(torch.nn.Module):

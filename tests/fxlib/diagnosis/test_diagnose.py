@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import inspect
 import os
 import random
@@ -264,6 +265,48 @@ def test_inputs_that_do_not_fit():
     assert finding.code == "FX303" and "missing x" in finding.message
     (finding,) = fxlib.diagnose(Clean(), (1, 2, 3)).findings
     assert finding.code == "FX303" and "too many positional arguments" in finding.message
+
+
+class Caught(Clean):
+    def forward(self, x):
+        try:
+            y = x.view(5, -1)
+        except RuntimeError:
+            y = x
+        return super().forward(y)
+
+
+@dataclasses.dataclass
+class Made:
+    x: torch.Tensor
+    n: int = dataclasses.field(init=False, default=3)
+
+
+class Makes(Clean):
+    def forward(self, x):
+        return Made(super().forward(x))
+
+
+class ByKeyword(Clean):
+    def forward(self, x, *, scale):
+        return super().forward(x) * scale
+
+
+@torch.library.custom_op("fxlib_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class OwnOperator(Clean):
+    def forward(self, x):
+        return super().forward(twice(x))
+
+
+@pytest.mark.parametrize("kind", [Caught, Makes, ByKeyword, OwnOperator])
+def test_inputs_fit_where_the_model_itself_runs_with_them(kind):
+    inputs = {"x": torch.randn(7, 3), **({"scale": torch.ones(5)} if kind is ByKeyword else {})}
+    kind()(**inputs)
+    assert fxlib.diagnose(kind(), inputs).findings == []
 
 
 class Gradient(nn.Module):

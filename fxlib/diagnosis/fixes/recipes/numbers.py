@@ -278,21 +278,28 @@ def to_python_number(site: Site) -> Draft | None:
     return None
 
 
-@recipe("plain-number", assumes="it is a number in every construction, and no tensor")
+@recipe("plain-number", assumes="it is a number or a text in every construction, and no tensor")
 def plain_number(site: Site) -> list[Draft]:
-    """Replace `x / self.scale` with `x / float(self.scale)`, for a number of NumPy's."""
-    node = site.node
+    """Replace `x / self.scale` with `x / float(self.scale)`, for a number of NumPy's or of another subclass."""
+    node, plain = site.node, site.finding.data.get("plain")
     if isinstance(node, ast.BinOp):
         parts = [node.right, node.left]
     elif isinstance(node, ast.Call):
         parts = [*node.args, *(each.value for each in node.keywords)]
     else:
         parts = [node.value] if isinstance(node, ast.AugAssign) else []
-    plain = [each for each in parts if isinstance(each, ast.Name | ast.Attribute | ast.Subscript)]
     return [
-        Draft(f"Use float({site.text(each)})", [site.source.replace(each, f"float({site.text(each)})")])
-        for each in plain
+        Draft(f"Use {text}", [site.source.replace(each, text)])
+        for each in parts
+        if plain is not None and _names_alone(each)
+        for text in [f"{plain}({site.text(each)})"]
     ]
+
+
+def _names_alone(value: ast.expr) -> bool:
+    """Whether it reads names and calls nothing."""
+    inside = [*ast.walk(value)]
+    return any(isinstance(each, ast.Name) for each in inside) and not any(isinstance(each, ast.Call) for each in inside)
 
 
 def _plain(value: ast.expr, kind: type, name: str) -> str | None:
