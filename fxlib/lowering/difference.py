@@ -52,8 +52,10 @@ def _kinds(spec: Any) -> Any:
     if spec.is_leaf():
         return None
     kind = next((base for base in (list, dict) if issubclass(spec.type, base)), spec.type)
-    if kind is tuple or issubclass(spec.type, tuple):
-        kind = spec.context if spec.type is namedtuple else spec.type
+    if kind is namedtuple:
+        kind = spec.context
+    elif kind is torch.Size:  # a part returns sizes that may change as a tuple
+        kind = tuple
     return kind, tuple(map(_kinds, spec.children()))
 
 

@@ -301,7 +301,7 @@ class _Exporter:
             source, returned = (leaf.node, leaf.value) if isinstance(leaf, _Held) else (self.output, leaf)
             if isinstance(returned, torch.Size) and any(isinstance(each, torch.SymInt) for each in returned):
                 returned = tuple(returned)
-            inner, inner_spec = pytree.tree_flatten(returned)
+            inner, inner_spec = pytree.tree_flatten(returned, is_leaf=lambda each: isinstance(each, torch.Size))
             rebuilt.append(inner_spec)
             flat.extend((source, each) for each in inner)
         outputs: list[int | Constant | Number] = []
@@ -384,7 +384,7 @@ def functionalize(gm: GraphModule) -> None:
     Changes the graph in place; results stay the same, since both names mean the same tensor.
     """
     for node in list(gm.graph.nodes):
-        if node.target is operator.setitem or not node.args or node.args[0] not in writes_to(gm, node):
+        if node.target in (operator.setitem, "__setitem__") or not node.args or node.args[0] not in writes_to(gm, node):
             continue
         written: Any = node.args[0]
         later = [user for user in written.users if user is not node and node < user]

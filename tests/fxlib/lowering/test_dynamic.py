@@ -97,7 +97,7 @@ CASES = [
 def test_what_an_engine_cannot_take_stays(make, shape, other, dynamic, left, engine):
     model = make().eval()
     lowered = fxlib.lower(model, (torch.randn(shape),), dynamic=dynamic, engine=engine)
-    assert lowered.engine_parts() and left <= set(lowered.report.reasons)
+    assert lowered.engine_parts() and left <= set(lowered.report.reasons) and lowered.report.mismatch is None
     for size in (shape, other):
         agree(lowered, model, torch.randn(size))
 

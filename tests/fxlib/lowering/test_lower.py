@@ -61,16 +61,17 @@ class Named(nn.Module):
 
     def forward(self, x):
         y = x.relu() + x
+        y.__setitem__((slice(None), 0), 1.0)
         largest, middle = y.max(dim=1), y.median(dim=1)
         places = torch.stack(torch.nonzero(y > 0, as_tuple=True)) + 1
-        return largest.values * 2 + middle.values, middle[0] * 2, places * 2, largest, middle
+        return largest.values * 2 + middle.values, middle[0] * 2, places * 2, largest, middle, x.shape
 
 
 def test_results_keep_their_names(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     x = torch.randn(3, 8)
     lowered = fxlib.lower(Named().eval(), (x,), min_nodes=1)
-    assert set(lowered.report.reasons) == {"median", "nonzero", "stack"} and len(lowered.engine_parts()) == 2
+    assert set(lowered.report.reasons) >= {"median", "nonzero", "stack"} and lowered.report.max_rel_error < 1e-5
     lowered.save(tmp_path / "named")
     expected = Named()(x)
     for got in (lowered(x), load(tmp_path / "named")(x)):
