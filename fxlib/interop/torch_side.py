@@ -67,7 +67,7 @@ def size_comparisons() -> Iterator[dict[tuple[Any, str], bool]]:
     was true. torch's own guards lack those that it decides by assuming that a dynamic size is not 1."""
     from torch.fx.experimental import symbolic_shapes
 
-    environment = symbolic_shapes.ShapeEnv
+    environment: Any = symbolic_shapes.ShapeEnv
     evaluate, found = environment.evaluate_expr, dict[tuple[Any, str], bool]()
     own = (os.path.dirname(symbolic_shapes.__file__), torch.__file__, __file__)
 
@@ -81,11 +81,11 @@ def size_comparisons() -> Iterator[dict[tuple[Any, str], bool]]:
             found[expression, frame.f_code.co_filename] = bool(result)
         return result
 
-    environment.evaluate_expr = recording  # type: ignore[method-assign]
+    environment.evaluate_expr = recording
     try:
         yield found
     finally:
-        environment.evaluate_expr = evaluate  # type: ignore[method-assign]
+        environment.evaluate_expr = evaluate
 
 
 def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:
