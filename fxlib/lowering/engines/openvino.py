@@ -136,7 +136,8 @@ def _refused(text: str, exported: Exported) -> str | None:
 
 
 def _refuse_differing(exported: Exported) -> None:
-    """OpenVINO 2026 stops at the largest number of 8 bits where torch wraps around, and its sorting is not stable.
+    """OpenVINO 2026 stops at the largest number of 8 bits where torch wraps around, its sorting is not stable, and it
+    corrupts its memory on empty tensors.
 
     Raises:
         NotTaken: there is such a node.
@@ -144,6 +145,9 @@ def _refuse_differing(exported: Exported) -> None:
     from fxlib.lowering.onnx.context import STABLE
 
     for node in exported.model.graph:
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None and value.const_value is None]
+        if any(value.shape is not None and 0 in list(value.shape) for value in values):
+            raise NotTaken("OpenVINO cannot compute empty tensors", str(node.name))
         if STABLE in node.metadata_props:
             raise NotTaken("OpenVINO does not keep the order of equal elements", str(node.name))
         dtype = node.outputs[0].dtype

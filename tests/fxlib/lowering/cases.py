@@ -359,7 +359,7 @@ case("t", "x.t()", lambda x: x.t(), t(2, 3))
 case("movedim", "dims", lambda x: x.movedim(1, -1), t(2, 3, 4))
 case("unsqueeze", "negative", lambda x: x.unsqueeze(-1), t(2, 3))
 case("squeeze", "dim", lambda x: x.squeeze(1), t(2, 1, 3))
-case("squeeze", "all", lambda x: x.squeeze(), t(2, 1, 3, 1), dynamic=False)
+case("squeeze", "all", lambda x: x.squeeze(), t(2, 1, 3, 1), dynamic=False)  # a batch of 1 would be dropped, too
 case("expand", "-1", lambda x: x.expand(-1, 4, 3), t(2, 1, 3))
 case("expand", "new dimension", lambda x: x.expand(5, 2, 3), t(2, 3), dynamic=False)
 case("expand_as", "tensor", lambda x, y: x.expand_as(y), t(2, 1), t(2, 5))

@@ -65,6 +65,13 @@ form(
 )
 form("fill_diagonal_", lambda x: (x * 1).fill_diagonal_(7.0), _X)
 form("take_along_dim broadcasts", lambda x, i: (x.take_along_dim(i, 1), torch.take_along_dim(x, i)), _X, _I)
+form(
+    "take_along_dim counts on", lambda x, i: torch.take_along_dim(x, i, 1), _X, _I, other=(_X, torch.tensor([[-1, 5]]))
+)
+form("powers of integers", lambda x: (x**3, x**7), t(2, 3, dtype=I64), other=(t(2, 3, dtype=I64) * 10**9 + 7,))
+form(
+    "lerp of infinity", lambda x, y, w: torch.lerp(x, y, w), _X, _X + 1, _X * 0.3, other=(_X, _X * INF, _X.abs() * 0.3)
+)
 form("take_along_dim of one row", lambda x, i: torch.take_along_dim(x, i, dim=1), t(1, 4), t(3, 2, dtype=I64, low=0))
 form("gather of fewer rows", lambda x, i: x.gather(1, i), _X, _I)
 form("scatter a larger source", lambda x, i, v: (x.scatter(1, i, v), x.scatter_add(1, i, v)), _X, _I, t(2, 5))
@@ -99,6 +106,7 @@ form(
     t(1, 3, 6, 5, dtype=torch.uint8, low=0, high=99),
 )
 form("response norm of lines", lambda x: F.local_response_norm(x, 3), t(2, 6, 5))
+form("response norm of one", lambda x: F.local_response_norm(x, 1, 0.5, 0.5, 1.25), t(1, 1, 2))
 
 # normalization, attention, embeddings
 form("rms_norm of half", lambda x: F.rms_norm(x, (8,)), t(2, 8).half(), other=(t(2, 8).half() * 0.01,))

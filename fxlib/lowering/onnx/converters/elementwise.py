@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import reduce
 from typing import Any
 
 import onnx_ir as ir
@@ -123,6 +124,10 @@ def pow_(ctx, input, exponent):
     if exponent == 2 and isinstance(exponent, (int, float)):
         value = ctx.cast(input, wanted)
         return ctx.op("Mul", value, value)
+    if not wanted.is_floating_point and isinstance(exponent, int) and 2 < exponent <= 8:
+        # ONNX Runtime computes a power of integers in double, which has fewer digits and does not wrap around.
+        value = ctx.cast(input, wanted)
+        return reduce(lambda result, _: ctx.op("Mul", result, value), range(exponent - 1), value)
     if exponent == 0.5 and wanted.is_floating_point and not isinstance(exponent, ir.Value):
         return ctx.op("Sqrt", ctx.cast(input, wanted))
     return ctx.op("Pow", *ctx.promoted(input, exponent))
@@ -140,8 +145,14 @@ def addcdiv(ctx, input, tensor1, tensor2, *, value=1):
 
 @op("lerp")
 def lerp(ctx, input, end, weight):
-    weight = weight if isinstance(weight, ir.Value) else ctx.constant(weight, ctx.dtype(input))
-    return ctx.op("Add", input, ctx.op("Mul", weight, ctx.op("Sub", end, input)))
+    kind, way = ctx.dtype(input), ctx.op("Sub", end, input)
+    near = lambda: ctx.op("Add", input, ctx.op("Mul", way, weight))  # noqa: E731
+    far = lambda: ctx.op("Sub", end, ctx.op("Mul", way, ctx.op("Sub", ctx.constant(1, kind), weight)))  # noqa: E731
+    if not isinstance(weight, ir.Value):
+        half, weight = abs(weight) < 0.5, ctx.constant(weight, kind)
+        return near() if half else far()
+    half = ctx.op("Less", ctx.op("Abs", weight), ctx.constant(0.5, kind), dtype=torch.bool)
+    return ctx.op("Where", half, near(), far(), dtype=kind)
 
 
 @op("maximum")

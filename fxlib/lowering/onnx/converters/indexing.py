@@ -189,7 +189,9 @@ def take_along_dim(ctx, input, indices, dim=None):
         input = ctx.op("Expand", input, ctx.shape(spread))
     if list(ctx.sizes(indices)) != wanted:
         indices = ctx.op("Expand", indices, ctx.shape(wanted))
-    return ctx.op("GatherElements", input, ctx.cast(indices, torch.int64), axis=dim)
+    # torch counts on behind the end, and back before the beginning.
+    indices = ctx.op("Mod", ctx.cast(indices, torch.int64), ctx.number(sizes[dim]))
+    return ctx.op("GatherElements", input, indices, axis=dim)
 
 
 @op("as_strided")

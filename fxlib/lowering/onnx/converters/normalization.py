@@ -202,6 +202,12 @@ def rms_norm_module(ctx, m, input):
 def local_response_norm(ctx, input, size, alpha=1e-4, beta=0.75, k=1.0):
     if size % 2 == 0:
         raise Unsupported("local_response_norm with an even size is not supported")
+    if size == 1:
+        kind = ctx.dtype(input)
+        square = ctx.op("Mul", ctx.op("Mul", input, input), ctx.constant(alpha, kind))
+        return ctx.op(
+            "Div", input, ctx.op("Pow", ctx.op("Add", square, ctx.constant(k, kind)), ctx.constant(beta, kind))
+        )
     sizes = list(ctx.sizes(input))
     image = input if len(sizes) == 4 else ctx.reshape(input, [*sizes[:2], product(sizes[2:]), 1])
     result = ctx.op("LRN", image, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)

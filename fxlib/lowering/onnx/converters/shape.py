@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import torch
 import torch.nn as nn
 
@@ -142,6 +143,8 @@ def _pieces(ctx, input, dim):
 def split(ctx, input, *args, dim=0, **kwargs):
     if len(args) > 1:
         dim = args[1]
+    if any(isinstance(each, ir.Value) for each in (*args, *kwargs.values())):
+        raise Unsupported("the sizes of the pieces of tensor_split depend on tensor values", "FX402")
     dim %= ctx.rank(input)
     ctx.static(ctx.sizes(input)[dim], "the size of a dimension that is split")
     return _pieces(ctx, input, dim)
