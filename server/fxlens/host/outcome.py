@@ -30,8 +30,8 @@ class Failed(Exception):
 @dataclass
 class Outcome:
     """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout`` (of a step), ``overtime`` (of all steps
-    together), ``memory``, ``processes``, ``threads`` or ``lost`` (it closed or garbled its channel, or the worker died).
-    ``status`` is the exit code, negative for a signal."""
+    together), ``memory``, ``processes``, ``threads`` or ``lost`` (it closed or garbled its channel, or the worker
+    died). ``status`` is the exit code, negative for a signal."""
 
     end: str
     status: int | None = None
