@@ -52,6 +52,7 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *surroundings.ON_GRAPH,
     *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,
+    *gradients.ON_GRAPH,
     *unwritten.ON_GRAPH,
 )
 

@@ -43,7 +43,7 @@ def _look_test(node: Any, found: Found) -> None:
     test = node.test
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
-    if isinstance(test, ast.Attribute):
+    if isinstance(test, ast.Attribute) and test.attr != "training":
         found.append(("number", test))
 
 

@@ -25,8 +25,8 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         "warning",
         """`requires_grad` of a parameter is no operation. Where forward sets it, as `self.critic.requires_grad_(False)`
 around the call of a critic that is not to be trained, it does so while tracing only: the graph, and a program of
-torch.export, train these weights. It is reported where it differs from the value before the call; to set that again is
-no finding of its own.
+torch.export, train these weights. It is reported where forward also sets it back: a parameter that stays frozen is
+frozen by the trace as well.
 
 Set it outside of forward: once if the weights stay frozen, or around the call of the graph.""",
         bad=net(
@@ -190,9 +190,9 @@ Put these layers into their mode again after each `train()` and `eval()` of the 
         "{it} is read once, while tracing, so the graph keeps this value",
         "info",
         """`self.scale.item()`, `float(self.scale)` and `if self.initialized:` are no operations: they give Python the
-number that the buffer holds while tracing, and the graph keeps it. Neither `load_state_dict` of other values nor a later
-change of the buffer reaches the graph, which does not even have this buffer. It is reported where a trace with another
-number gives another graph.
+number that the buffer holds while tracing, and the graph keeps it. Neither `load_state_dict` of other values nor a
+later change of the buffer reaches the graph, which does not even have this buffer. It is reported where a trace with
+another number gives another graph.
 
 Compute with the buffer itself: `x * self.scale`, `torch.where(self.on, y, x)`. Or trace the model once its buffers have
 their values.""",
