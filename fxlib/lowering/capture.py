@@ -201,7 +201,9 @@ class _Tensors(torch.nn.Module):
 
 
 def _widened(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """Enlarge each dynamic dimension to at least 2, since torch.export treats a size of 1 as static."""
+    """A tensor of its own, since torch.export takes one that is given twice for one input; each dynamic dimension is
+    enlarged to at least 2, since it treats a size of 1 as static."""
+    tensor = tensor.detach().clone()
     for dim in dims:
         if tensor.shape[dim] == 1:
             tensor = torch.cat([tensor, tensor], dim)

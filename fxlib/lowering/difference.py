@@ -16,11 +16,14 @@ Told = float | Literal["not finite"] | None
 
 def difference(expected: Any, got: Any) -> tuple[float, float]:
     """The largest absolute difference between the tensors of two results, and the largest relative to the greatest
-    finite magnitude of the expected tensor.  Both are infinite if only one result has NaN or an infinity at some place.
+    finite magnitude of the expected tensor.  Both are infinite if only one result has NaN or an infinity at some place,
+    or if two tensors differ in shape.
     Integers are compared exactly: two that differ are at least 1 apart.
     """
     absolute = relative = 0.0
     for want, have in zip(pytree.tree_leaves(expected), pytree.tree_leaves(got), strict=True):
+        if torch.is_tensor(want) and (not torch.is_tensor(have) or want.shape != have.shape):
+            return math.inf, math.inf
         if torch.is_tensor(want) and want.numel():
             if want.is_complex():
                 want, have = torch.view_as_real(want.resolve_conj()), torch.view_as_real(have.resolve_conj())

@@ -29,15 +29,15 @@ class EngineError(RuntimeError):
 
 
 class NotTaken(EngineError):
-    """An engine rejects one node, and could run the others without it."""
+    """An engine rejects some nodes, or fails at them, and could run the others without them."""
 
-    def __init__(self, text: str, node: str) -> None:
+    def __init__(self, text: str, *nodes: str) -> None:
         """
         Args:
-            node: the name of the ONNX node.
+            nodes: the names of the ONNX nodes.
         """
         super().__init__(text)
-        self.node = node
+        self.nodes = nodes
 
 
 @dataclass

@@ -135,11 +135,12 @@ def _replace(gm: GraphModule, node: Node, result: Any, values: dict[Node, Any]) 
         node.replace_all_uses_with(result)
         gm.graph.erase_node(node)
         return True
-    # Of several results, only unpacking by index can be redirected.
-    users = list(node.users)
-    if any(user.target is not operator.getitem or not isinstance(result[user.args[1]], Node) for user in users):
-        return False
-    for user in users:
-        _replace(gm, user, result[user.args[1]], values)
+    for user in list(node.users):
+        taken = result[user.args[1]] if user.target is operator.getitem and user.args[0] is node else None
+        if isinstance(taken, Node):
+            _replace(gm, user, taken, values)
+        else:
+            put = lambda each: tuple(result) if each is node else each  # noqa: E731
+            user.args, user.kwargs = map_arg(user.args, put), map_arg(user.kwargs, put)
     gm.graph.erase_node(node)
     return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -189,14 +190,11 @@ def lower(
         min_nodes=min_nodes, say=say,
     )  # fmt: skip
     made = _Made(model, prepared, chosen, options, precision, half)
-    lowered = made.build(say)
-    say("compare", 0.95)
-    made.compare(lowered)
+    lowered = made.proven(say)
     if capture is None and (misled := made.misled(lowered)):
         exported = export_instead(model, prepared.inputs, half, misled)
         made.prepared = prepare_captured(prepared.inputs, exported, min_nodes, say=say)
-        lowered = made.build(say)
-        made.compare(lowered)
+        lowered = made.proven(say)
     say("done", 1.0)
     return lowered
 
@@ -217,6 +215,22 @@ class _Made:
     half: torch.dtype | None
     """The dtype of the graph's floating-point values."""
 
+    def proven(self, say: Callable[[str, float], None]) -> LoweredModule:
+        """Build, and compare with eager. What the engine cannot run on the example inputs stays in PyTorch.
+
+        Raises:
+            EngineError, ValueError: as `build`.
+        """
+        while True:
+            lowered = self.build(say)
+            say("compare", 0.95)
+            try:
+                self.compare(lowered)
+                return lowered
+            except NotTaken as error:
+                if not self.prepared.leave(error.nodes, Reason("FX499", str(error)), alike=False):
+                    raise
+
     def build(self, say: Callable[[str, float], None]) -> LoweredModule:
         """Build a program of the engine for each part. A node that it rejects stays in PyTorch.
 
@@ -233,7 +247,7 @@ class _Made:
                 programs = self._programs(say)
                 break
             except NotTaken as error:
-                if not prepared.leave(error.node, Reason("FX499", str(error))):
+                if not prepared.leave(error.nodes, Reason("FX499", str(error))):
                     raise
             except EngineError:
                 _run(self.model, prepared.inputs, self._writes())
@@ -273,9 +287,11 @@ class _Made:
             return
         start = time.perf_counter()
         calls = 2 if writes else 1  # the second call reads the state that the first one changed
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
             expected = take_apart(_run(self.model, inputs, writes, calls))[0]
-            with unchanged(self.model), data_kept(self.model, writes):
+            torch.manual_seed(0)  # what is random stays in PyTorch, and draws the same numbers
+            with unchanged(self.model), data_kept(self.model, writes), checked(lowered):
                 got = take_apart([inputs.call(lowered, copied(inputs.tensors)) for _ in range(calls)])[0]
         report.max_abs_error, report.max_rel_error = difference(expected, got)
         report.timings["compare"] = (time.perf_counter() - start) * 1e3
@@ -302,6 +318,19 @@ class _Made:
     def _graph(self, captured: Captured, inputs: Inputs) -> Any:
         with unchanged(self.model), data_kept(self.model, True):
             return copied(captured.gm(*copied(captured.tensors)))
+
+
+@contextmanager
+def checked(lowered: LoweredModule) -> Iterator[None]:
+    """Within it, a result of another shape than PyTorch's is an error."""
+    parts = [part for _, part in lowered.engine_parts()]
+    for part in parts:
+        part.checked = True
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.checked = False
 
 
 def _run(model: torch.nn.Module, inputs: Inputs, writes: bool, calls: int = 1) -> list[Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from fxlib.lowering.engine import Program
+from fxlib.lowering.engine import EngineError, NotTaken, Program
 from fxlib.lowering.onnx.export import Constant, Exported, Number
 
 
@@ -21,16 +22,65 @@ class EnginePart(torch.nn.Module):
         self.program = program
         # Usually all results are tensors, and need no sorting.
         plain = exported.outputs == list(range(len(exported.outputs)))
+        self.checked = False
+        """Whether results are compared with the shapes of the graph's values."""
         self._single = plain and len(exported.outputs) == 1 and exported.output_spec[0].is_leaf()
 
     def forward(self, *args: Any) -> Any:
-        results = self.program(*self._given(args))
+        """
+        Raises:
+            NotTaken: the engine fails; the text names the node, if the engine does, and its line.
+        """
+        given = self._given(args)
+        try:
+            results = self.program(*given)
+        except (EngineError, TypeError):
+            raise
+        except Exception as error:
+            raise self._failed(str(error)) from error
+        if self.checked:
+            self._check(results)
         if self._single:
             return results[0]
         flat = iter([_value(each, results) for each in self.exported.outputs])
         spec, inner = self.exported.output_spec
         leaves = [pytree.tree_unflatten([next(flat) for _ in range(part.num_leaves)], part) for part in inner]
         return pytree.tree_unflatten(leaves, spec)
+
+    def _failed(self, text: str) -> NotTaken:
+        nodes = [str(node.name) for node in self.exported.model.graph]
+        found = max(
+            (name for name in nodes if re.search(rf"(?<![\w/.]){re.escape(name)}(?![\w/.])", text)),
+            key=len,
+            default=None,
+        )
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("Exception from ")]
+        why = " ".join(lines)[:300]
+        if found is None:
+            return NotTaken(f"the engine fails when it runs this part: {why}", *nodes)
+        return NotTaken(f"the engine fails when it runs {self._place(found)}: {why}", found)
+
+    def _place(self, name: str) -> str:
+        node = next(node for node in self.exported.model.graph if node.name == name)
+        file, _, rest = node.metadata_props.get("fx.span", "").rpartition(".py:")
+        where = f" ({file}.py:{rest.partition(':')[0]})" if file else ""
+        return f"{node.op_type} of node {node.metadata_props['fx.node']!r}{where}"
+
+    def _check(self, results: Sequence[torch.Tensor]) -> None:
+        for output, result in zip(self.exported.model.graph.outputs, results, strict=True):
+            if output.shape is None:
+                continue
+            sizes = list(output.shape)
+            same = len(sizes) == result.dim() and all(
+                not isinstance(want, int) or want == have for want, have in zip(sizes, result.shape, strict=True)
+            )
+            if not same:
+                name = str(output.name).partition(":")[0]
+                raise NotTaken(
+                    f"the engine's result of {self._place(name)} has the shape {list(result.shape)}, PyTorch's has "
+                    f"{sizes}",
+                    name,
+                )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(

@@ -48,17 +48,21 @@ class Prepared:
     left: dict[Node, Reason] = field(default_factory=dict)
     """Nodes that an engine rejected."""
 
-    def leave(self, refused: str, reason: Reason) -> bool:
-        """Split again, leaving nodes like this one in PyTorch: the same operator, with results of the same dtype. False
-        if that changes nothing.
+    def leave(self, refused: Sequence[str], reason: Reason, alike: bool = True) -> bool:
+        """Split again, leaving these nodes in PyTorch. False if that changes nothing.
 
         Args:
-            refused: the name of its ONNX node.
-            reason: why it stays.
+            refused: the names of their ONNX nodes.
+            reason: why they stay.
+            alike: whether nodes like them stay, too: with the same operator, and results of the same dtype.
         """
-        gm, names = self.captured.gm, [name for each in self.exports.values() for name in each.origins(refused)]
+        gm = self.captured.gm
+        names = {name for each in self.exports.values() for one in refused for name in each.origins(one)}
         known = len(self.left)
         for like in [node for node in gm.graph.nodes if node.name in names]:
+            if not alike:
+                self.left[like] = reason
+                continue
             kind = _kind(gm, like, self.values)
             self.left.update((n, reason) for n in gm.graph.nodes if _kind(gm, n, self.values) == kind)
         if len(self.left) == known:

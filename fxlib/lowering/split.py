@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.ir.node import Node
 from fxlib.lowering.onnx.export import Reason, unsupported
@@ -75,7 +77,7 @@ def plan(
     alone = not reasons
     while True:
         _keep_memory_together(gm, reasons, aliases)
-        levels = _levels(gm, reasons, aliases)
+        levels = _levels(gm, values, reasons, aliases)
         small = {} if alone else _too_small(gm, levels, reasons, min_nodes)
         if not small:
             return reasons, levels
@@ -104,7 +106,7 @@ def _in_level_order(outer: GraphModule) -> None:
     outer.recompile()
 
 
-def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
+def _levels(gm: GraphModule, values: dict[Node, Any], reasons: dict[Node, Reason], aliases: Aliases) -> dict[Node, int]:
     levels: dict[Node, int] = {}
     # Edges without data: reads and writes of the same memory keep their order.
     before: dict[Node, list[Node]] = defaultdict(list)
@@ -120,20 +122,17 @@ def _levels(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> d
         parity = 1 if node in reasons else 0
         level = max((levels[a] for a in (*node.all_input_nodes, *before[node]) if a in levels), default=0)
         levels[node] = level if level % 2 == parity else level + 1
-    _pull_unpacking(gm, levels)
+    _pull_unpacking(gm, values, levels)
     return levels
 
 
-def _pull_unpacking(gm: GraphModule, levels: dict[Node, int]) -> None:
-    """Keep `getitem` of a tuple with the node that made it, since engines pass tensors only."""
-    for node in gm.graph.find_nodes(op="call_function", target=operator.getitem):
-        source, index = node.args
-        if levels.get(source, 0) % 2 == 1 and not isinstance(index, (slice, tuple)) and _is_tuple(source):
-            levels[node] = levels[source]
-
-
-def _is_tuple(node: Node) -> bool:
-    return all(user.target is operator.getitem and isinstance(user.args[1], int) for user in node.users)
+def _pull_unpacking(gm: GraphModule, values: dict[Node, Any], levels: dict[Node, int]) -> None:
+    """Keep an item or attribute of a tuple with the node that made it, since engines pass tensors only."""
+    for node in levels:
+        if node.target in (operator.getitem, getattr):
+            source = node.args[0]
+            if levels.get(source, 0) % 2 == 1 and not isinstance(values.get(source), torch.Tensor):
+                levels[node] = levels[source]
 
 
 def _by_level(levels: dict[Node, int]) -> dict[int, list[Node]]:

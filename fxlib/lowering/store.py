@@ -19,6 +19,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from fxlib.lowering import graph_pickler
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.engines import get
 from fxlib.lowering.onnx.export import Exported
@@ -94,7 +95,8 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
     try:
         for name in parts:
             _replace(module, name, torch.nn.Identity())
-        torch.save({"module": module, "state": state, "layouts": layouts}, folder / "module.pt")
+        held = {"module": module, "state": state, "layouts": layouts}
+        torch.save(held, folder / "module.pt", pickle_module=graph_pickler)
     finally:
         for name, part in parts.items():
             _replace(module, name, part)

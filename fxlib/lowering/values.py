@@ -60,11 +60,20 @@ def propagate(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
     if dims is not None and any(dims):
         return _symbolic(gm, inputs, dims)
     values: dict[Node, Any] = {}
+    described: dict[Node, Any] = {}  # the same as `TensorMeta`, which has the device that the model will see
+    to_home = functools.partial(_at, _home(gm, inputs))
+
+    def step(node: Node) -> Any:
+        found = shapes.infer(node.op, node.target, *arguments_of(node, described.__getitem__), gm)
+        described[node] = map_values(found, to_home)
+        return map_values(described[node], _meta)
+
     placeholders = gm.graph.find_nodes(op="placeholder")
-    values.update((n, map_values(v, _meta)) for n, v in zip(placeholders, inputs, strict=True))
+    for node, value in zip(placeholders, inputs, strict=True):
+        described[node], values[node] = map_values(value, to_home), map_values(value, _meta)
     for node in gm.graph.nodes:
         if node.op not in ("placeholder", "output"):
-            values[node] = _found(node, values, lambda node: _infer(gm, node, values))
+            values[node] = _found(node, values, step)
     if any(isinstance(v, Unknown) for v in values.values()):
         _by_symbols(gm, inputs, values)
         _measure(gm, inputs, values)
@@ -143,8 +152,20 @@ def _meta(leaf: Any) -> Any:
     return TensorMeta.of(leaf).blank("meta")
 
 
-def _infer(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:
-    return map_values(shapes.infer(node.op, node.target, *arguments_of(node, values.__getitem__), gm), _meta)
+def _home(gm: GraphModule, inputs: Sequence[Any]) -> torch.device:
+    """The device that the model runs on; parameters and inputs may be on the meta device instead."""
+    held = (tensor.device for tensor in (*tensors_in(inputs), *gm.parameters(), *gm.buffers()) if not tensor.is_meta)
+    return next(held, torch.device("cpu"))
+
+
+def _at(home: torch.device, leaf: Any) -> Any:
+    """The description of a tensor, on the device of the model if it is on the meta device."""
+    if torch.is_tensor(leaf):
+        leaf = TensorMeta.of(leaf)
+    if not isinstance(leaf, TensorMeta):
+        return leaf
+    device = home if leaf.device.type == "meta" else leaf.device
+    return TensorMeta(leaf.shape, leaf.dtype, device, leaf.strides)
 
 
 def _call(gm: torch.nn.Module, node: Node, values: dict[Node, Any]) -> Any:

@@ -123,7 +123,9 @@ class Watching:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         # A shell starts what runs in the background with interrupts ignored.
         heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-        self.process = subprocess.Popen(command, cwd=folder, text=True, env=environment, preexec_fn=heard, **pipes)
+        self.process = subprocess.Popen(
+            command, cwd=folder, text=True, env=environment, preexec_fn=heard, start_new_session=True, **pipes
+        )
         self._alarm = threading.Timer(60, self.process.kill)
         self._alarm.start()
 
@@ -138,8 +140,8 @@ class Watching:
         return "".join(lines)
 
     def end(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=60)
+        os.killpg(self.process.pid, signal.SIGINT)  # as a terminal sends it
+        assert "started again" not in self.process.communicate(timeout=60)[1]
         self._alarm.cancel()
         return self.process.returncode
 

@@ -156,6 +156,9 @@ def test_a_document_that_is_closed_is_the_file_again(run, saved: bool):
             workspace.session.closed(net.uri)
             await until(lambda: workspace.traced.count("train.py") == 3)
             assert [text for name, text in workspace.knowledge.said if name == "net.py"][-1] is None
+            # An editor opens what was not saved when it ended with that text.
+            workspace.session.opened(net.uri, net.path, net.folder, "# other\n", 1)
+            await until(lambda: workspace.traced.count("train.py") == 4)
 
     run(test)
 

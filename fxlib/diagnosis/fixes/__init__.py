@@ -139,7 +139,8 @@ def _of_others(site: Site, recipe: Recipe, edits: Iterable[Edit]) -> str | None:
                 return "torch.fx is then imported at the top, whatever guards the import of torch"
     # As a decorator of a function, it scripts no method.
     script = _SCRIPT if site.source.class_of(site.node) is None else _OF_MODELS
-    if recipe.kind == "lift" and (re.search(_OF_MODELS, site.source.text) or site.mentioned(script)):
+    own = re.search(rf"{_OF_MODELS}|{_MARKS}", site.source.text)
+    if recipe.kind == "lift" and (own or site.mentioned(script)):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     return None
 
@@ -150,7 +151,9 @@ def _imports_torch(statement: ast.stmt) -> bool:
     return any(each.split(".")[0] == "torch" for each in names)
 
 
-_SCRIPT = r"\bjit\.\w*script|\bto_torchscript\b|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+_SCRIPT = r"\bjit\.\w*script|[tT]o_?[tT]orch_?[sS]cript|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+# What only classes that are scripted say.
+_MARKS = r"\bjit\.(export|Final|unused|ignore|is_scripting|Attribute)\b"
 _OF_MODELS = _SCRIPT.replace(r"\bjit\.\w*script", r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bjit\.script_\w+")
 
 

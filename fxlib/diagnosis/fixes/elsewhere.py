@@ -17,9 +17,9 @@ __all__ = ["mentioned"]
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
-_FILES, _BYTES = 1000, 8_000_000  # that are read of a project, and of a file an eighth
+_FILES, _BYTES = 3000, 24_000_000  # that are read of a project, and of a file a million
 _NOTEBOOK = 30_000_000  # with its pictures
-_SUFFIXES = (".py", ".ipynb", ".pyi")
+_SUFFIXES = (".py", ".ipynb", ".pyi", ".sh", "Makefile")
 _OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _FRESH = 10  # seconds for which a text that was read is taken for that of the file
 
@@ -69,7 +69,7 @@ def _texts(folder: str, root: str, now: int) -> list[tuple[str, bytes]]:
     found, left = [], _BYTES
     for path in dict.fromkeys([*_files(folder), *_files(root)]):
         try:
-            most = _NOTEBOOK if path.endswith(".ipynb") else _BYTES // 8
+            most = _NOTEBOOK if path.endswith(".ipynb") else _BYTES // 24
             if left <= 0 or os.path.getsize(path) > most:
                 continue
             text = Path(path).read_bytes()

@@ -92,7 +92,8 @@ class Fix:
         """
         if verdict.failed or not verdict.gone or verdict.same_eager is False or verdict.equal_to_eager is False:
             return None
-        note = "; ".join(filter(None, [self.note, verdict.note, self.hazard])) or None
+        hazard = self.hazard or verdict.hazard
+        note = "; ".join(filter(None, [self.note, verdict.note, hazard])) or None
         checked = verdict.same_eager is True
         if verdict.moved_to:
             lines = " and ".join(map(str, verdict.moved_to))
@@ -100,8 +101,8 @@ class Fix:
             left = f"another problem remains, at {where}" if verdict.traces else f"tracing still fails, at {where}"
             return replace(self, title=f"{self.title} (after this fix, {left})", checked=checked, note=note)
         proven = checked and not verdict.side_effects
-        unsafe = proven and self.hazard is not None
-        return replace(self, preferred=proven and not unsafe, unsafe=unsafe, checked=checked, note=note)
+        unsafe = proven and hazard is not None
+        return replace(self, preferred=proven and not unsafe, unsafe=unsafe, checked=checked, note=note, hazard=hazard)
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
             *(source.replace_range((s.lineno, 0), (source.line_below(s), 0), "") for s in started),
             source.replace_range(start, end, replacement),
         ],
-        hazard=_read_early(source, function, block, flow),
+        hazard=_read_early(source, function, block, renamed),
     )
 
 
@@ -301,15 +301,20 @@ def lift_expression(source: Source, node: ast.expr, function: FunctionNode, want
     definition = f"def {name}({', '.join(parameters)}):\n{source.indent_unit}return {text}"
     call = f"{name}({', '.join(arguments)})"
     changes = [*define_wrapped(source, function, name, definition), source.replace(node, call)]
-    return Lift(name, changes, hazard=_read_early(source, function, [node], flow))
+    return Lift(name, changes, hazard=_read_early(source, function, [node], renamed))
 
 
-def _read_early(source: Source, function: FunctionNode, pieces: Sequence[ast.AST], flow: Flow) -> str | None:
-    """Which attribute the call reads before the condition that guards it in the code, and that may not be there."""
+def _read_early(
+    source: Source, function: FunctionNode, pieces: Sequence[ast.AST], renamed: dict[str, str]
+) -> str | None:
+    """Which attribute the call reads before the condition that guards it in the code, and that may not be there; or
+    that the new function takes from the class, where a class that inherits from it may have another."""
     me = self_name(source, function)
     first = pieces[:1] if isinstance(pieces[0], ast.expr) else always(list(pieces))  # type: ignore[arg-type]
     read = {self_chain(node, me) for piece in first for node in evaluated(piece)}  # type: ignore[arg-type]
-    for attribute in flow.self_attributes:
+    for attribute, name in renamed.items():
+        if "." in name:
+            return f"`{me}.{attribute}` is then `{name}` in the classes that inherit from it, too"
         if attribute not in read and attribute != "training":
             return f"`{me}.{attribute}` is then read in every call, and must be there"
     return None

@@ -6,35 +6,24 @@ some functions of Python. What has anything else in it is not applied by itself.
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from textwrap import dedent
 
-import torch
-
+from fxlib.diagnosis.fixes.attributes import is_kept, is_tensor_of
+from fxlib.diagnosis.fixes.calls import is_pure, looking
 from fxlib.diagnosis.fixes.edits import Edit
 from fxlib.diagnosis.fixes.evaluated import may_catch
-from fxlib.diagnosis.fixes.given import taken_away
-from fxlib.diagnosis.fixes.imports import Bindings
+from fxlib.diagnosis.fixes.given import taken_away, to_name
+from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 
 __all__ = ["names_itself", "noticed"]
 
 _OF_SCOPES = {"locals", "globals", "vars", "eval", "exec", "dir"}
 _FRAMES = re.compile(r"\b(_getframe|currentframe|numexpr)\b|inspect\.stack\b")
-_COMPUTING = {
-    "abs", "bool", "divmod", "float", "int", "isinstance", "len", "list", "max", "min", "print", "range", "round",
-    "sum", "tuple", "zip",
-}  # fmt: skip
-_DRAWS = re.compile(r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial")
-_PACKAGES = {"torch", "math", "numpy"}
 _CONSUMING = {"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"}
-_KNOWN = (
-    _COMPUTING | _CONSUMING | {"complex", "enumerate", "getattr", "hasattr", "pow", "repr", "reversed", "slice", "str"}
-)
-_CONTAINERS = (torch.Tensor, torch.Size, list, dict, set, str)
 _LATER = (ast.Lambda, FunctionNode, ast.ClassDef)
 _STATEMENTS = (
     ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If, ast.For, ast.While, ast.With, ast.Return, ast.Raise,
@@ -94,8 +83,8 @@ def _inside(source: Source, made: ast.FunctionDef, scopes: list[FunctionNode]) -
             name = node.id if isinstance(node, ast.Name) else node.attr
             if name.startswith("__") and not name.endswith("__"):
                 return f"`{name}` is private to its class"
-    if (asks := _asks(source, nodes, set())) is not None:
-        return asks
+    if (asks := looking(source, nodes)) is not None:
+        return f"`{asks}` may look at what calls it"
     # Names of comprehensions and of lambdas, too: a global may have the same name.
     bound = {name for each in scopes for node in ast.walk(each) for name in _bound(node)}
     free = {each.id for each in ast.walk(made) if isinstance(each, ast.Name)}
@@ -137,86 +126,87 @@ def _given(source: Source, made: ast.FunctionDef, call: ast.AST | None, scopes: 
     """What a new function is given that may have changed, or not be there, when it is called."""
     if not isinstance(call, ast.Call):
         return None
-    bindings = Bindings.of(source)
-    read = [each for statement in made.body for each in _read(statement, bindings)]
-    for parameter, given in zip([each.arg for each in made.args.args], call.args, strict=False):
-        text = ast.unparse(given)
-        if isinstance(given, ast.Attribute):
+    given = dict(zip([each.arg for each in made.args.args], call.args, strict=False))
+    reads = _Reads(source, scopes, given)
+    read = [each for statement in made.body for each in reads.of(statement)]
+    within = {each.id for node in ast.walk(made) if isinstance(node, ast.With) for each in _names(node.body)}
+    for parameter, value in given.items():
+        text = ast.unparse(value)
+        if isinstance(value, ast.Attribute):
             if any(parameter in _bound(each) for each in ast.walk(made) if not isinstance(each, ast.arg)):
                 return f"`{text}` is then not assigned"
+            if not is_tensor_of(source, scopes, value) and (method := _method_of(made, parameter)):
+                return f"`{text}.{method}` may be a layer, which the graph would not show"
             first = read.index(parameter) if parameter in read else len(read)
-            # A call may change it, and a property may give another value each time.
-            changes = "" in read[:first] or (parameter in read[first + 1 :] and "" in read)
-            if changes or (read.count(parameter) > 1 and not _is_set(source, scopes, given)):
+            again = parameter in read[first + 1 :]
+            changed = "" in read[:first] or (again and "" in read)
+            # A property, or a parametrization, may do something each time, and something else without gradients.
+            asked = again or "print" in read[:first] or parameter in within
+            if changed or (asked and not is_kept(source, scopes, value)):
                 return f"`{text}` is then read once, before all else"
-        elif isinstance(given, ast.Name) and any(given.id in taken_away(each) for each in scopes):
+        elif isinstance(value, ast.Name) and any(value.id in taken_away(each) for each in scopes):
             return f"`{text}` may have no value there"
     return None
 
 
-def _is_set(source: Source, scopes: list[FunctionNode], attribute: ast.Attribute) -> bool:
-    """Whether the constructor of the class sets an attribute of its object: then it is no property."""
-    owner = source.class_of(scopes[-1]) if scopes else None
-    stored = (each for each in source.attributes.get(attribute.attr, ()) if isinstance(each.ctx, ast.Store))
-    made_by = (source.function_of(each) for each in stored)
-    plain = isinstance(attribute.value, ast.Name) and attribute.attr not in source.defined
-    return plain and any(
-        each is not None and each.name == "__init__" and source.class_of(each) is owner for each in made_by
-    )
+def _method_of(made: ast.FunctionDef, name: str) -> str | None:
+    """A method of a value that code calls."""
+    called = (each.func for each in ast.walk(made) if isinstance(each, ast.Call))
+    of_value = (each.attr for each in called if isinstance(each, ast.Attribute) and _is_name(each.value, name))
+    return next(of_value, None)
 
 
-def _read(node: ast.AST, bindings: Bindings) -> Iterator[str]:
-    """The names that code reads, in the order of evaluation, twice in a loop; an empty one for a call that may do
-    anything."""
-    parts = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
-        parts.sort(key=lambda each: each is not node.value)
-    if isinstance(node, ast.For):
-        yield from _read(node.iter, bindings)
-        parts = [*node.body, *node.body, *node.orelse]
-    elif isinstance(node, ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        parts = [*parts, *parts]
-    for each in parts:
-        yield from _read(each, bindings)
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield node.id
-    stores = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
-    if stores or (isinstance(node, ast.Call) and not _is_plain(node.func, bindings)):
-        yield ""
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
-def _asks(source: Source, nodes: Iterable[ast.AST], seen: set[str]) -> str | None:
-    """What code calls that may look at who calls it. Functions of the same file are looked into."""
-    nodes = list(nodes)
-    raised = {node.exc for node in nodes if isinstance(node, ast.Raise)}
-    bindings = Bindings.of(source)
-    for call in (node for node in nodes if isinstance(node, ast.Call) and node not in raised):
-        name = bindings.resolve(call.func) or ast.unparse(call.func)
-        of_file = [each for each in source.tree.body if isinstance(each, FunctionNode) and each.name == name]
-        if len(of_file) == 1 and isinstance(call.func, ast.Name):
-            new, seen = name not in seen, {*seen, name}
-            if new and (found := _asks(source, ast.walk(of_file[0]), seen)) is not None:
-                return found
-        elif not _is_known(source, call.func, name):
-            return f"`{ast.unparse(call.func)}` may look at what calls it"
-    return None
+def _names(block: list[ast.stmt]) -> Iterator[ast.Name]:
+    return (node for statement in block for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
-def _is_known(source: Source, called: ast.expr, name: str) -> bool:
-    """Whether it is nothing to what is called where it is called from."""
-    if isinstance(called, ast.Name) and hasattr(builtins, name):
-        return name in _KNOWN and name not in source.defined
-    if isinstance(called, ast.Attribute) and any(hasattr(each, called.attr) for each in _CONTAINERS):
-        return True
-    return name.partition(".")[0] in {*_PACKAGES, "random"} or name.endswith(".apply")
+class _Reads:
+    """The order in which a new function reads what it is given."""
 
+    def __init__(self, source: Source, scopes: list[FunctionNode], given: dict[str, ast.expr]) -> None:
+        self.source, self.function = source, scopes[0] if scopes else None
+        self.parts = {name for name, value in given.items() if isinstance(value, ast.Attribute)}
+        if self.function is not None and (me := self_name(source, self.function)) is not None:
+            self.parts.add(me)  # the names of the function get their values from it
+        self.seen: dict[str, bool] = {}
 
-def _is_plain(called: ast.expr, bindings: Bindings) -> bool:
-    """Whether what is called computes with tensors or numbers, draws nothing and writes into none: a method of tensors,
-    a function of torch or math, some of Python's own."""
-    name = bindings.resolve(called) or ast.unparse(called)
-    if name.endswith("_") or _DRAWS.search(name):
-        return False
-    if name.partition(".")[0] in _PACKAGES or name in _COMPUTING:
-        return True
-    return isinstance(called, ast.Attribute) and hasattr(torch.Tensor, called.attr)
+    def of(self, node: ast.AST) -> Iterator[str]:
+        """The names that code reads, twice in a loop; an empty one for what may change something else."""
+        inner = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
+            inner.sort(key=lambda each: each is not node.value)
+        if isinstance(node, ast.For):
+            yield from self.of(node.iter)
+            inner = [*node.body, *node.body, *node.orelse]
+        elif isinstance(node, ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            inner = [*inner, *inner]
+        for each in inner:
+            yield from self.of(each)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        stores = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+        in_place = isinstance(node, ast.AugAssign) and self.is_part(node.target)
+        printed = isinstance(node, ast.Call) and ast.unparse(node.func) == "print"  # a name, too
+        called = isinstance(node, ast.Call) and not printed and not is_pure(self.source, node, self.is_part)
+        if stores or in_place or called:
+            yield ""
+
+    def is_part(self, node: ast.AST | None) -> bool:
+        """Whether a value may be a part of the module."""
+        while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+            node = node.value
+        if isinstance(node, ast.Name):
+            if node.id not in self.seen:
+                self.seen[node.id] = False  # while it is looked for
+                values = to_name(self.source, node, self.function)
+                self.seen[node.id] = node.id in self.parts or any(self.is_part(value) for value, _ in values)
+            return self.seen[node.id]
+        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr | ast.Tuple | ast.List):
+            return any(self.is_part(each) for each in ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Name) and node.func.id == "getattr"
+        return node is None

@@ -50,8 +50,8 @@ def _name(alias: ast.alias) -> str:
 
 
 def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
-    """Which of the names other files import from this one; all of them if one imports ``*``, or if there are too many
-    files to read."""
+    """Which of the names other files import from this one, or name; all of them if one imports ``*`` or names this
+    file, as those do that execute it, or if there are too many files to read."""
     stem = os.path.basename(file).removesuffix(".py")
     pattern = re.compile(rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s*(\([^)]*\)|(?:\\\n|[^\n])*)")
     taken: set[str] = set()
@@ -60,7 +60,9 @@ def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
         folders[:] = [each for each in folders if not each.startswith(".") and each not in ("node_modules", "venv")]
         for each in files:
             path = os.path.join(at, each)
-            if not each.endswith((".py", ".ipynb")) or os.path.realpath(path) == os.path.realpath(file):
+            if not (each.endswith((".py", ".ipynb", ".sh")) or "." not in each) or os.path.realpath(
+                path
+            ) == os.path.realpath(file):
                 continue
             count += 1
             if count > _MOST_FILES:
@@ -74,7 +76,9 @@ def _taken_by_others(file: str, folder: str, names: set[str]) -> set[str]:
                 continue
             if stem not in text:
                 continue
-            taken |= names & set(re.findall(r"\.(\w+)", text))  # such as `nets.np`
+            if f"{stem}.py" in text:
+                return names
+            taken |= names & set(re.findall(r"[.'\"](\w+)", text))  # such as `nets.np` and `getattr(nets, "np")`
             for found in pattern.findall(text):
                 taken |= names if "*" in found else names & set(re.findall(r"\w+", found))
     return taken

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 
 from fxlib.diagnosis.fixes.edits import Edit
 
 __all__ = ["uses"]
 
+_WRAPPED = re.compile(r"""\bwrap\(["'](\w+)["']\)""")
+
 
 def uses(construct: str, path: str, read: Callable[[str], str | None], edits: Iterable[Edit]) -> bool:
     """Whether the expression ``construct`` uses, directly or through other names of the file at ``path``, a class or
-    function that one of the ``edits`` changes. An edit of another file may concern every model."""
+    function that one of the ``edits`` changes, or a name that it wraps. An edit of another file may concern every
+    model."""
     edits = list(edits)
     if any(each.file != path for each in edits):
         return True
@@ -25,13 +29,15 @@ def uses(construct: str, path: str, read: Callable[[str], str | None], edits: It
         for name, each in definitions.items()
         if any(each.lineno <= edit.line <= (each.end_lineno or 0) for edit in edits)  # type: ignore[attr-defined]
     }
+    edited |= {name for edit in edits for name in _WRAPPED.findall(edit.text)}
     todo, seen = _names(ast.parse(construct)), set[str]()
     while todo:
         name = todo.pop()
-        if name in seen or name not in definitions:
+        if name in seen:
             continue
         seen.add(name)
-        todo |= _names(definitions[name])
+        if name in definitions:
+            todo |= _names(definitions[name])
     return bool(seen & edited)
 
 

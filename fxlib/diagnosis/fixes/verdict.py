@@ -25,8 +25,8 @@ class Verdict:
     were not there before. ``traces``: torch.fx traces the edited model. ``same_eager``: the edited model computes what
     the original does, on every input tried; None if nothing could be compared. ``equal_to_eager``: the traced module
     does too; None if it does not trace or if other findings make it differ. ``max_error``: the largest absolute
-    difference seen. ``side_effects``: what callers can notice beside the result. ``failed``: why the edited text could
-    not be used at all.
+    difference seen. ``side_effects``: what callers can notice beside the result. ``hazard``: what it is right for only.
+    ``failed``: why the edited text could not be used at all.
     """
 
     gone: bool = False
@@ -37,6 +37,7 @@ class Verdict:
     max_error: float = 0.0
     side_effects: list[str] = field(default_factory=list)
     note: str | None = None
+    hazard: str | None = None
     failed: str | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,7 @@ class Checker(Differences):
         self._kept: set[Edit] = set()
         """Edits of several fixes in one text that computed the same as the text before: then each of them does."""
         self._works = True
+        self._nodes: Counter[tuple[str, str]] | None = None
 
     def verify(self, fix: Fix, finding: Any, *more: Any) -> Verdict:
         """Apply ``fix``, for ``finding`` and what else it is to fix, and return the verdict; it is ``failed`` if the
@@ -207,7 +209,8 @@ class Checker(Differences):
         """Compare both texts on the other models of the file that use what the fix changes: as a base class, as a part,
         or by reading state that it writes."""
         same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
-        for other in self._others if verdict.same_eager and not same else ():
+        hides = fix.kind in _HIDING and bool(fix.edits)
+        for other in self._others if verdict.same_eager and (hides or not same) else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
                 continue
             checker = self._others[other]
@@ -215,11 +218,13 @@ class Checker(Differences):
                 options: dict[str, Any] = {"read": self.read, "load": self.load, "seconds": _OTHERS}
                 options |= {"names": self.names, "lacking": self.example.lacking, "assumed": other.assumed}
                 checker = self._others[other] = Checker(self.path, other.construct, other.inputs, **options)
-            reason = checker.differs(fix)
+            reason = None if same else checker.differs(fix)
             if reason is not None:
                 verdict.same_eager = False
                 verdict.note = f"`{other.construct}` uses the edited code: {reason}"
                 return
+            if hides and checker.is_traced_otherwise(fix):
+                verdict.hazard = f"the graph of `{other.construct}`, which is traced as it is, then has other nodes"
 
     def differs(self, fix: Fix) -> str | None:
         """What the model does differently with the fix; None if nothing differs, or if the model does not work
@@ -239,6 +244,21 @@ class Checker(Differences):
         verdict = Verdict()
         self._compare_numbers(verdict, self._before, after)
         return verdict.note if verdict.same_eager is False or verdict.side_effects else None
+
+    def is_traced_otherwise(self, fix: Fix) -> bool:
+        """Whether the model is traced without the fix, and into other nodes than with it."""
+        if self._nodes is None:
+            self._nodes = self._traced({}, fix)
+        return bool(self._nodes) and self._traced(apply_fix(fix, self.read), fix) != self._nodes
+
+    def _traced(self, texts: dict[str, str], fix: Fix) -> Counter[tuple[str, str]]:
+        """The operations of the graph that a text gives; none if it is not traced."""
+        try:
+            with self._names_of(texts) as namespace:
+                graph = self._trace(self._made(namespace)[0].eval(), fix).graph
+        except Exception:
+            return Counter()
+        return Counter((node.op, node._pretty_print_target(node.target)) for node in graph.nodes)
 
 
 def mark(fix: Fix, finding: Any) -> Any:

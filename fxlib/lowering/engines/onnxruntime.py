@@ -33,8 +33,9 @@ _BY_ORT_NAME = {
     "tensor(uint8)": torch.uint8,
     "tensor(bool)": torch.bool,
 }
-_REFUSED = re.compile(r"in node \(([^)]+)\)|node with name '([^']+)'")
+_REFUSED = re.compile(r"[Nn]ode \(([^)]+)\)|node with name '([^']*)'")
 """The pattern of its error for a node without a kernel."""
+_KIND = re.compile(r"implementation for (\w+)\(")
 _SUFFIX = "_kernel_time"
 _BLOCKED = "com.microsoft.nchwc"
 """The domain of the kernels on blocks of channels."""
@@ -180,8 +181,29 @@ def open_session(exported: Exported, settings: Any) -> tuple[Any, dict[str, np.n
     except Exception as error:
         text = f"ONNX Runtime {ort.__version__} refused the model: {error}"
         if found := _REFUSED.search(text):
-            raise NotTaken(text, found[1] or found[2]) from error
+            raise NotTaken(text, found[1] or found[2] or _first_function(exported, text)) from error
         raise EngineError(text) from error
+
+
+def _not_single(node: ir.Node) -> bool:
+    dtype = node.outputs[0].dtype
+    return dtype is not None and dtype.name != "FLOAT"
+
+
+def _first_function(exported: Exported, text: str) -> str:
+    """The first node that ONNX Runtime writes out as others, which have no names, if it has no kernel for one of them,
+    as for a softmax in bfloat16 and a GELU in double."""
+    import onnx
+
+    kind = _KIND.search(text)
+
+    def written_out(node: ir.Node) -> bool:
+        schema: Any = onnx.defs.get_schema(node.op_type, exported.model.opset_imports[""], node.domain)
+        parts = {each.op_type for each in schema.function_body.node} if schema.has_function else set()
+        return schema.has_context_dependent_function or (kind is not None and kind[1] in parts)
+
+    found = (node for node in exported.model.graph if _not_single(node) and written_out(node))
+    return next((str(node.name) for node in found), "")
 
 
 def _model(exported: Exported) -> tuple[bytes, dict[str, np.ndarray]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, Program
+from fxlib.lowering.engine import BuildOptions, Engine, EngineError, Kernel, NotTaken, Program
 from fxlib.lowering.kernels import FIRST, described, longest_beginning, producers, read_by, take_in
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
 """Stands for a weight's file: its offset is an address in this process. A convention of ONNX Runtime's that OpenVINO's
 ONNX reader also supports."""
 
-_WRAPPING = {"Add", "Sub", "Mul", "Pow", "Neg"}
+_WRAPPING = {"Add", "Sub", "Mul", "Pow", "Neg", "Abs", "MatMul", "Gemm", "Einsum", "CumSum", "ReduceSum", "ReduceProd"}
 _NOT_RUN = {"Const", "Input", "Output"}
 _TAKEN_IN = {*FIRST, "BatchNormalization"}
 _KINDS = {
@@ -111,25 +111,45 @@ def compiled(exported: Exported, config: dict[str, Any]) -> tuple[Any, dict[str,
     """
     from fxlib.lowering.weights import outside
 
-    _refuse_saturating(exported)
+    _refuse_differing(exported)
     proto, weights = outside(exported, lambda weight: (_IN_MEMORY, weight.data_ptr()), lambda weight: False)
     try:
         model = core().read_model(proto.SerializeToString())
-        return core().compile_model(model, "CPU", config), weights
+        try:
+            return core().compile_model(model, "CPU", config), weights
+        except RuntimeError as error:
+            if "/snippets/" not in str(error):
+                raise
+            # Its generator of kernels fails at some graphs that its ready ones can compute.
+            return core().compile_model(model, "CPU", {**config, "SNIPPETS_MODE": "DISABLE"}), weights
     except RuntimeError as error:
-        raise EngineError(
-            f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may accept it'
-        ) from error
+        text = f'OpenVINO {version()} refused the model: {_reason(str(error))}; engine="onnxruntime" may accept it'
+        if found := _refused(str(error), exported):
+            raise NotTaken(text, found) from error
+        raise EngineError(text) from error
 
 
-def _refuse_saturating(exported: Exported) -> None:
-    """OpenVINO 2026 stops at the largest number of 8 bits where torch wraps around."""
+def _refused(text: str, exported: Exported) -> str | None:
+    """The last of our nodes that an error names: an operator that failed only because of an earlier one comes first."""
+    names = {str(node.name) for node in exported.model.graph}
+    return next((each for each in reversed(re.findall(r"[\w.]+/[\w.]+", text)) if each in names), None)
+
+
+def _refuse_differing(exported: Exported) -> None:
+    """OpenVINO 2026 stops at the largest number of 8 bits where torch wraps around, and its sorting is not stable.
+
+    Raises:
+        NotTaken: there is such a node.
+    """
+    from fxlib.lowering.onnx.context import STABLE
+
     for node in exported.model.graph:
+        if STABLE in node.metadata_props:
+            raise NotTaken("OpenVINO does not keep the order of equal elements", str(node.name))
         dtype = node.outputs[0].dtype
         if node.op_type in _WRAPPING and dtype is not None and dtype.name in ("INT8", "UINT8"):
-            raise EngineError(
-                f"OpenVINO's {node.op_type} of {dtype.name.lower()} saturates where torch wraps around (node "
-                f'{str(node.name).split("/")[0]!r}); compute in int32, or lower with engine="onnxruntime"'
+            raise NotTaken(
+                f"OpenVINO's {node.op_type} of {dtype.name.lower()} saturates where torch wraps around", str(node.name)
             )
 
 
@@ -350,8 +370,8 @@ ENGINE = Engine(
     build=OpenvinoProgram,
     limits=(
         "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, arithmetic with 8 "
-        "is refused, and float64 is computed in fp32. Empty tensors are refused, because the library corrupts its "
-        "memory on them."
+        "and stable sorting stay in PyTorch, and float64 is computed in fp32. Empty tensors are refused, because the "
+        "library corrupts its memory on them."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),

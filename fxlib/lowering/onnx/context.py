@@ -27,6 +27,8 @@ OPSET = 20
 TensorRT >= 10."""
 
 INT64_MAX = 2**63 - 1
+STABLE = "fx.stable"
+"""Marks a TopK that must keep the order of equal elements, as ONNX says, but as not every engine does."""
 ORIGIN = "lowering_origin"
 """Key of a node's meta: its name in the whole graph; its copy in a part may have another name."""
 
@@ -150,7 +152,7 @@ class Context:
         if not isinstance(value, np.ndarray):
             if isinstance(value, bool) and dtype is None:
                 dtype = torch.bool
-            if dtype is None or (dtype == torch.bool and not isinstance(value, bool)):
+            if dtype is None:
                 dtype = torch.float32 if isinstance(value, float) else torch.int64
             wanted = onnx_type(dtype)
             array = np.array(value, dtype=wanted.numpy())
@@ -311,6 +313,16 @@ class Context:
             return convert(value)
         first = self.constant([0])
         return self.op("Squeeze", convert(self.op("Unsqueeze", value, first)), first)
+
+    def lined(self, value: ir.Value, convert: Callable[[ir.Value], Any], rank: int | None = None) -> Any:
+        """`convert(value)` for an operator along a dimension. torch also takes a tensor without dimensions, which gets
+        one temporarily. Give `rank` if the value's shape is unknown."""
+        if self.rank(value) if rank is None else rank:
+            return convert(value)
+        first = self.constant([0])
+        results = convert(self.op("Unsqueeze", value, first))
+        back = [self.op("Squeeze", each, first) for each in (results if isinstance(results, tuple) else (results,))]
+        return tuple(back) if isinstance(results, tuple) else back[0]
 
     def slices(self, value: ir.Value, sizes: Sequence[Any]) -> ir.Value:
         """The first `sizes` elements of each dimension."""

@@ -195,6 +195,8 @@ class _Exporter:
             return
         if not isinstance(fake, torch.Tensor):
             self.env[node] = self._stand_in(node) if _has_tensor(fake) else fake
+            if _has_tensor(fake):
+                self.foreign[node] = Unsupported(f"it takes a {type(fake).__name__} of tensors that another part made")
             return
         try:
             value = self.ctx.bind(ir.Value(name=self.ctx.unique(node.name)), fake)
@@ -279,9 +281,9 @@ class _Exporter:
             result = (result, *[None] * (len(fake) - 1))  # a converter that returns only the first of several results
         if isinstance(result, (tuple, list)) and isinstance(fake, (tuple, list)):
             pairs = zip(result, fake, strict=False)
-            return tuple(
-                self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs
-            )
+            bound = (self._bind(node, r, f) if isinstance(f, torch.Tensor) and r is not None else r for r, f in pairs)
+            # Results keep their names: the model may read `.values` of them, or return them.
+            return type(fake)(bound) if hasattr(fake, "n_sequence_fields") else tuple(bound)
         return result
 
     def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:

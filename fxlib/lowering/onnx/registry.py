@@ -52,6 +52,16 @@ def op(*names: str, functions: tuple = (), methods: bool = True) -> Callable[[Co
     return register
 
 
+def method(name: str) -> Callable[[Converter], Converter]:
+    """Register a converter for a method whose arguments are in another order than the function's."""
+
+    def register(converter: Converter) -> Converter:
+        METHODS[name] = FUNCTIONS[getattr(torch.Tensor, name)] = converter
+        return converter
+
+    return register
+
+
 def aten(*names: str) -> Callable[[Converter], Converter]:
     """Register a converter for ATen operators that have no function of that name, or one with other arguments.
 

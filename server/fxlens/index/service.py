@@ -33,6 +33,7 @@ _SECONDS, _SECONDS_OF_CLASS = 10.0, 3.0
 def main(root: str, exclude: list[str], store: str) -> None:
     """Serves the folder until standard input ends."""
     _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control+C reaches it, too, and is for the command
     bounded.begin()
     sys.setrecursionlimit(_DEEP)
     with suppress(OSError, AttributeError):

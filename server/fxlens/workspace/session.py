@@ -82,6 +82,8 @@ class Session:
         document = Document(uri, path, folder, text, version, saved=read_text(path) == text, broken=broken)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
+        if not document.saved:  # an editor restores what was not saved when it ended
+            self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
     def changed(self, uri: str, text: str, version: int | None, broken: Sequence[Finding] = ()) -> None:
         document = self.documents.get(uri)

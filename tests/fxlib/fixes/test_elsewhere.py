@@ -9,11 +9,23 @@ import torch
 
 from fxlib.diagnosis.fixes import apply_fix
 from fxlib.diagnosis.fixes.elsewhere import mentioned
+from fxlib.diagnosis.fixes.verdict import Target
+from fxlib.diagnosis.fixes.verify import Checker
 
 from .marked import HEAD, net
-from .test_verify import checker_for, settled
+from .test_verify import INPUTS, checker_for, settled
 
 FORWARD = "class Net(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+GATED = """
+
+class Other(nn.Module):
+    def forward(self, x):
+        return gate(x, True) * gate(x, False)
+
+
+def gate(x, on):
+    return x * 2 if on else x
+"""
 COUNT = f"{HEAD}\n\ndef count(items):\n    return len(items)\n\n\n{FORWARD}        return x * count(x)\n"
 METHOD = "\n    def count(self, items):\n        return len(items)\n"
 HELPED = f"{HEAD}\n\n{FORWARD}        return x * self.count(x)\n{METHOD}"
@@ -76,7 +88,6 @@ OPTIONAL = net("with torch.no_grad():\n    t = self.mean(x)\nreturn x + t\n", in
 )
 TIMES = net("return x * len(x)\n", signature="self, x")
 DICT = "{'a': torch.randn(3, 4)}"
-INPUTS = "torch.linspace(-2, 3, 12).reshape(3, 4)"
 
 # The text, the finding's code, the fix, and whether it may be applied by itself.
 CASES = {
@@ -182,3 +193,12 @@ def test_moved_code_does_what_it_did(name, tmp_path):
         exec(*apply_fix(fix).values(), after)
         for x in inputs:
             assert torch.equal(after["Net"]()(x), before["Net"]()(x))
+
+
+@pytest.mark.parametrize(("other", "keeps"), [("Other()", False), ("Net()", True)])
+def test_a_model_that_is_traced_keeps_its_graph(tmp_path, other, keeps):
+    checker = checker_for(tmp_path, net("return gate(x, x.sum() > 0)\n") + GATED)
+    checker = Checker(checker.path, "Net()", INPUTS, others=[Target("Net()", INPUTS), Target(other, INPUTS)])
+    fix = settled(checker, "FX101")["wrap"]
+    assert fix.preferred == keeps
+    assert keeps or "the graph of `Other()`, which is traced as it is, then has other nodes" in fix.hazard

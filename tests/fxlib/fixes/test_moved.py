@@ -69,10 +69,101 @@ CASES = {
         of(f"y = x\n{IF}    advance(k)\n    y = y * self.k\nreturn y\n", before="\ndef advance(k):\n    k.rise += 1\n"),
         "then read once",
     ),
+    "a method of a part that has the name of a tensor's": (
+        BLOCK,
+        of("y = x\nif «ids.max() > 100»:\n    self.l.add(y)\ny = y / self.l.total\nreturn y\n"),
+        "`self.l.add` may be a layer",
+    ),
+    "a method of a name of a part": (
+        BLOCK,
+        of(f"y, m = x, self.l\n{IF}    m.add(y)\n    y = y / self.k\nreturn y\n"),
+        "then read once",
+    ),
+    "a function of another file": (
+        BLOCK,
+        of(f"y = x\n{IF}    ops.add(y)\n    y = y * self.k\nreturn y\n", before="\nimport ops\n"),
+        "`ops.add` may look at what calls it",
+    ),
+    "a parameter that is read again": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.l.weight.norm()»:\n    y = y @ self.l.weight\nreturn y\n"),
+        "then read once",
+    ),
+    "a parameter of the constructor's": (
+        BLOCK,
+        of(
+            "y = x\nif «ids.max() > self.w.norm()»:\n    y = y @ self.w\nreturn y\n",
+            init="w = nn.Parameter(torch.ones(4, 4))\nself.w = w\n",
+        ),
+        "then read once",
+    ),
+    "a number of the constructor's": (
+        BLOCK,
+        of(
+            "y = x\nif «ids.max() > self.w»:\n    y = y.clamp(-self.w, self.w)\nreturn y\n",
+            init="half = k / 2\nself.w = math.sqrt(half) if k else max(k, 2.0)\n",
+        ),
+        None,
+    ),
+    "a class in the class": (
+        BLOCK,
+        of("y = x\nif «ids.max() > getattr(self.Config, 'limit', 1)»:\n    y = y * 2\nreturn y\n")
+        + method("class Config:\n    limit = 100"),
+        "is then `Net.Config` in the classes that inherit from it, too",
+    ),
+    "what batch_norm writes": (
+        BLOCK,
+        of(
+            f"m, v = self.m, self.v\n{IF}    F.batch_norm(x, m, v, None, None, True)\nreturn x / self.deviation\n",
+            before="\nimport torch.nn.functional as F\n",
+        ),
+        "then read once",
+    ),
+    "what an operator writes": (
+        BLOCK,
+        of(f"m, y = self.m, x\n{IF}    m *= 5\nreturn y / self.deviation\n"),
+        "then read once",
+    ),
+    "what `out` writes": (
+        BLOCK,
+        of(f"{IF}    torch.add(x, 3, out=x)\nreturn x / self.deviation\n"),
+        "then read once",
+    ),
     "a call of what is not known": (
         BLOCK,
         of(f"y = x\n{IF}    logger.info('large')\n    y = y * 2\nreturn y\n"),
         "`logger.info` may look at what calls it",
+    ),
+    "a function with a decorator of another file": (
+        BLOCK,
+        of(
+            f"y = x\n{IF}    y = twice(y)\nreturn y\n",
+            before="\nfrom tools import traced\n\n\n@traced\ndef twice(y):\n    return y * 2\n",
+        ),
+        "`twice` may look at what calls it",
+    ),
+    "a function with a decorator of torch": (
+        BLOCK,
+        of(
+            f"y = x\n{IF}    y = twice(y)\nreturn y\n",
+            before="\n\n@torch.no_grad()\ndef twice(y):\n    return y * 2\n",
+        ),
+        None,
+    ),
+    "an attribute that is read without gradients": (
+        BLOCK,
+        of("y = x\nwith torch.no_grad():\n    if «ids.max() > 3»:\n        y = y @ self.l.weight\nreturn y\n"),
+        "is then read",
+    ),
+    "a warning of Python's": (
+        BLOCK,
+        of(f"y = x\n{IF}    warnings.warn('large')\n    y = y * 2\nreturn y\n", before="\nimport warnings\n"),
+        "`warnings.warn` may look at what calls it",
+    ),
+    "a function of Python's": (
+        BLOCK,
+        of(f"y = x\n{IF}    y = y * time.time()\nreturn y\n", before="\nimport time\n"),
+        None,
     ),
     "a function of the file that calls it": (
         BLOCK,
@@ -140,6 +231,12 @@ CASES = {
         "wrap",
         of("return x * «scale(x)»\n", before="\ntry:\n    from ops import scale\nexcept ImportError:\n    pass\n"),
         "has no `scale`",
+    ),
+    "a builtin": ("wrap", of("return x * «len(x)»\n"), None),
+    "a builtin that others call": (
+        "wrap",
+        of("return x * «len(x)»\n", after="\n\ndef count(parts):\n    return len(parts)\n"),
+        "no other model needs `len()`",
     ),
     "an import": ("wrap", of("return x * «scale(x)»\n", before="\nfrom ops import scale\n"), None),
 }

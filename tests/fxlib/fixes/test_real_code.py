@@ -474,6 +474,8 @@ def test_imports_that_others_take_from_there_stay(tmp_path, line):
     before, after = "import a\nimport b\nimport c\na, b, c\n", "import a\nimport b\nimport c\n"
     left = "import a\nimport b\n" if "*" not in line else after
     assert without_unused_imports(str(tmp_path / "net.py"), before, after) == left
+    (tmp_path / "run").write_text("exec(open('net.py').read())\n")
+    assert without_unused_imports(str(tmp_path / "net.py"), before, after) == after
 
 
 @pytest.mark.usefixtures("warm")

@@ -144,6 +144,7 @@ case("bitwise_not", "bool ~", operator.invert, t(2, 5, dtype=BOOL))
 case("logical_not", "bool", torch.logical_not, t(2, 5, dtype=BOOL))
 case("isnan", "float", torch.isnan, t(2, 5))
 case("where", "tensors", torch.where, t(2, 5, dtype=BOOL), t(2, 5), t(2, 5))
+case("where", "method", lambda x: x.where(x > 0, x * 2), t(2, 5))
 case("where", "number", lambda c, x: torch.where(c, x, 0.0), t(2, 5, dtype=BOOL), t(2, 5))
 case("masked_fill", "number", lambda x, m: x.masked_fill(m, -1e4), t(2, 5), t(2, 5, dtype=BOOL))
 case("to", "dtype", lambda x: x.to(torch.int64), t(2, 5))
@@ -310,6 +311,13 @@ case("sum", "bool", lambda x: x.sum(-1), t(2, 4, dtype=BOOL))
 case("mean", "positional", lambda x: x.mean([2, 3], True), t(2, 4, 8, 8))
 case("prod", "dim", lambda x: x.prod(1), t(2, 4, 3))
 case("max", "dim", lambda x: torch.max(x, 1), t(2, 7))
+case("fill_diagonal", "value", lambda x: (x.mT + 1).fill_diagonal_(-math.inf), t(4, 3))
+case("fill_diagonal", "three dimensions", lambda x: (x * 2).fill_diagonal_(7), t(3, 3, 3), dynamic=False)
+case("eye", "of a size", lambda x: (torch.eye(x.shape[0]) @ x, torch.eye(x.shape[1], x.shape[0])), t(2, 4))
+case("max", "dim, .values and .indices", lambda x: (torch.max(x, 1).values + 1, x.min(dim=1).indices), t(2, 7))
+case("sort", ".values", lambda x: x.sort(dim=1).values * 2, t(2, 7))
+case("topk", ".indices", lambda x: x.topk(3).indices + 1, t(2, 7))
+case("T", "x.T, x.mT, x.H", lambda x: (x.T * 2, (x + 1).mT, x.H - 1), t(2, 7))
 case("max", "all", lambda x: x.max(), t(2, 7))
 case("max", "two tensors", torch.max, t(2, 7), t(2, 7))
 case("min", "dim, keepdim", lambda x: x.min(dim=-1, keepdim=True)[0], t(2, 7))
@@ -320,6 +328,13 @@ case("var", "biased, keepdim", lambda x: x.var(1, unbiased=False, keepdim=True),
 case("std", "dim", lambda x: torch.std(x, dim=-1, keepdim=True), t(2, 7))
 case("var_mean", "correction", lambda x: torch.var_mean(x, dim=1, correction=0), t(2, 7))
 case("norm", "2", lambda x: x.norm(dim=-1), t(2, 7))
+case("norm", "torch.linalg.norm of vectors", lambda x: torch.linalg.norm(x, 1, dim=-1, keepdim=True), t(2, 7))
+case(
+    "norm", "torch.linalg.norm of all, fro", lambda x: (torch.linalg.norm(x), torch.linalg.norm(x, ord="fro")), t(2, 7)
+)
+case("norm", "torch.linalg.vector_norm", lambda x: torch.linalg.vector_norm(x=x, ord=math.inf, dim=(-2, -1)), t(2, 7))
+case("norm", "of half in float", lambda x: torch.linalg.norm(x, dim=1, dtype=torch.float32), t(2, 7, dtype=F16) * 2e4)
+case("diagonal", "torch.linalg.diagonal", lambda x: torch.linalg.diagonal(A=x, offset=1), t(2, 3, 4))
 case("norm", "1", lambda x: torch.norm(x, p=1, dim=-1), t(2, 7))
 case("any", "dim", lambda x: x.any(-1), t(2, 7, dtype=BOOL))
 case("all", "dim", lambda x: x.all(-1), t(2, 7, dtype=BOOL))
@@ -438,6 +453,25 @@ case(
     torch.tensor([1, 2]),
     dynamic=False,
 )
+# bools, nested lists, None and integers beside tensor indices, other dimensions between these
+_ROWS, _GRID, _MATRIX = torch.tensor([1, 0, -1]), torch.tensor([[1, 0], [0, -2]]), t(4, 4, 5)
+for _form, _fn in {
+    "list of bools": lambda x, i: (x[:, [True, False, True, True]], x[[False, True, True, False]]),
+    "list of lists": lambda x, i: (
+        x[[[0, 2], [1, 3]]],
+        x[[slice(None), [1, 2]]],
+        x[:, [[0, 2], [1, 1]]],
+        x[:, [[True, False, True, True, False]] * 4],
+    ),
+    "lists beside each other": lambda x, i: x[[0, 2, 1], [True, False, True, True], ..., None],
+    "tensor, None": lambda x, i: (x[i, None], x[None, i], x[:, None, i], x[i, None, :, None]),
+    "tensors, None": lambda x, i: (x[i, i, None], x[i, None, i], x[None, i, :, i], x[..., i, i]),
+    "tensor, int": lambda x, i: (x[i, 1], x[1, i], x[:, 2, i], x[0, ..., i], x[i, 1, i]),
+    "tensors around a slice": lambda x, i: (x[i, :, i], x[i, ::2, i, None]),
+}.items():
+    for _name, _index in {"": _ROWS, " of two dimensions": _GRID}.items():
+        if not _name or "tensor" in _form:
+            case("getitem", _form + _name, lambda x, i, f=_fn: f(x, i), _MATRIX, _index, dynamic=False)
 case("getitem", "list", lambda x: x[:, [0, 2]], t(2, 5))
 case("getitem", "up to a size", lambda x, y: x[:, : y.shape[1]], t(2, 5), t(2, 3))
 case("select", "dim", lambda x: x.select(1, 2), t(2, 5, 6))

@@ -18,6 +18,7 @@ from fxlib.lowering.onnx.registry import ATEN, FUNCTIONS, find
 
 from .cases import CASES, Case
 from .core_cases import CORE, CORE_CASES, LEFT, NO_TENSOR, UNSEEN
+from .forms import FORMS, joined
 
 
 class Holder(torch.nn.Module):
@@ -50,7 +51,7 @@ def traced(case: Case) -> torch.nn.Module:
 
 def check(expected, got, tolerance: float) -> None:
     want, have = pytree.tree_leaves(expected), pytree.tree_leaves(got)
-    assert len(want) == len(have)
+    assert len(want) == len(have) and (not isinstance(expected, tuple) or type(got) is type(expected))
     for a, b in zip(want, have, strict=True):
         if isinstance(a, torch.Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape, (a.dtype, b.dtype, a.shape, b.shape)
@@ -59,6 +60,7 @@ def check(expected, got, tolerance: float) -> None:
             assert a == b
 
 
+NOT_FOR_REFERENCE = {"bfloat16 softmax"}
 EVERY = [*CASES, *CORE_CASES]
 
 
@@ -130,3 +132,23 @@ def test_tensors_are_taken_at_the_places_where_aten_has_them() -> None:
             if "Tensor" in str(argument.type) and argument.name in places and places.index(argument.name) != place:
                 swapped.add(shown)
     assert swapped == set()
+
+
+@pytest.mark.parametrize(
+    "engine, capture", [("onnxruntime", "fx"), ("onnxruntime", "export"), ("openvino", "fx"), ("reference", "export")]
+)
+def test_forms_that_onnx_or_an_engine_computes_otherwise(engine, capture) -> None:
+    forms = [each for each in FORMS if engine != "reference" or each.name not in NOT_FOR_REFERENCE]
+    model = joined(forms)
+    example, other = ([value for each in forms for value in getattr(each, name)] for name in ("example", "other"))
+    lowered = fxlib.lower(model, example, engine=engine, capture=capture, min_nodes=1)
+    for given in (example, other):
+        with torch.no_grad():
+            expected, got = model(*given), lowered(*given)
+        for each, want, have in zip(forms, expected, got, strict=True):
+            try:
+                check(want, have, 1e-2 if "half" in each.name or "bfloat16" in each.name else 2e-5)
+            except AssertionError as error:
+                raise AssertionError(f"{each.name}: {error}") from error
+    if engine == "onnxruntime":
+        assert not [text for text in lowered.report.reasons.values() if "the engine" in text]

@@ -81,3 +81,8 @@ def test_large_integers_that_differ_by_one_differ():
     assert difference(torch.tensor([2**62 + 1]), torch.tensor([2**62])) == (1.0, 1.0 / 2**62)
     assert difference(torch.tensor([2**62]), torch.tensor([2**62])) == (0.0, 0.0)
     assert difference(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == (2.0, 1.0)
+
+
+def test_results_of_different_shapes_differ() -> None:
+    assert difference(torch.zeros(3, 5), torch.zeros(1, 3, 5)) == (math.inf, math.inf)
+    assert difference((torch.zeros(0),), (torch.ones(3),)) == (math.inf, math.inf)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 
 import pytest
 import torch
 import torch.nn as nn
+import torch.utils._pytree as pytree
 
 import fxlib
 from examples.deep_recommender import DeepRecommender
@@ -15,6 +18,7 @@ from examples.mlp import Mlp
 from examples.mlp_mixer import MlpMixer
 from examples.resnet50 import ResNet50
 from fxlib.lowering import EngineError, UntrustedModel, load
+from fxlib.lowering.onnx import registry
 
 
 @fxlib.wrap
@@ -50,6 +54,29 @@ class Diamond(nn.Module):
         w = torch.tanh(self.b(y)) - 3 * y
         u = torch.tanh(self.c(z)) + w * 2
         return u + z, w
+
+
+class Named(nn.Module):
+    """Tuples whose items are read by name and place: of an engine, of PyTorch, and as a whole."""
+
+    def forward(self, x):
+        y = x.relu() + x
+        largest, middle = y.max(dim=1), y.median(dim=1)
+        places = torch.stack(torch.nonzero(y > 0, as_tuple=True)) + 1
+        return largest.values * 2 + middle.values, middle[0] * 2, places * 2, largest, middle
+
+
+def test_results_keep_their_names(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    x = torch.randn(3, 8)
+    lowered = fxlib.lower(Named().eval(), (x,), min_nodes=1)
+    assert set(lowered.report.reasons) == {"median", "nonzero", "stack"} and len(lowered.engine_parts()) == 2
+    lowered.save(tmp_path / "named")
+    expected = Named()(x)
+    for got in (lowered(x), load(tmp_path / "named")(x)):
+        assert [type(each) for each in got] == [type(each) for each in expected]
+        assert got[3].values is got[3][0] and got[4].indices is got[4][1]
+        torch.testing.assert_close(pytree.tree_leaves(got), pytree.tree_leaves(expected))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +223,35 @@ def test_save_and_load(tmp_path, monkeypatch) -> None:
     torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)  # saving changed nothing
 
 
+class Noisy(nn.Module):
+    """Noise that takes no tensor, on the device of a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean, self.spread = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        mean, spread = self.mean(x).tanh() + 1, self.spread(x).exp() * 2
+        noise = torch.randn(mean.shape, device=mean.device)
+        return mean + spread * noise, x.device, x.device.type, x.is_meta
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_each_call_draws_its_own_noise_on_the_device_of_the_model(capture, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model, x = Noisy().eval(), torch.randn(3, 8)
+    lowered = fxlib.lower(model, (x,), capture=capture)
+    assert lowered.engine_parts() and lowered.report.codes["randn"] == "FX406" and lowered.report.max_rel_error < 1e-5
+    lowered.save(tmp_path / "noisy")
+    for call in (lowered, load(tmp_path / "noisy")):
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            (expected, *kinds), _ = model(x), torch.manual_seed(seed)
+            got, *others = call(x)
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+            assert others == kinds == [torch.device("cpu"), "cpu", False]
+
+
 def test_a_changed_model_is_not_loaded(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fxlib.lower(Middle().eval(), (torch.randn(2, 3, 8, 8),)).save(tmp_path / "out")
@@ -252,3 +308,52 @@ def test_a_pad_between_transposes(amounts, order) -> None:
     lowered = fxlib.lower(model, (x,), min_nodes=1)
     assert lowered.report.complete
     torch.testing.assert_close(lowered(x), model(x))
+
+
+class Sinc(nn.Module):
+    def forward(self, x):
+        return torch.sinc(x * 2 + 1).relu() * 3
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda ctx, x: ctx.op("Unsqueeze", x, ctx.constant([0])),
+        lambda ctx, x: ctx.op("Slice", x, ctx.constant([0]), ctx.constant([1]), ctx.constant([1])),
+        lambda ctx, x: ctx.op("Conv", x, x),
+    ],
+    ids=["another rank", "another size", "no such form"],
+)
+def test_what_an_engine_cannot_run_stays_in_pytorch(engine, wrong, monkeypatch) -> None:
+    """A converter that is wrong stands for whatever an engine computes otherwise."""
+    monkeypatch.setitem(registry.FUNCTIONS, torch.sinc, wrong)
+    lowered = fxlib.lower(Sinc().eval(), (torch.randn(2, 3),), engine=engine, min_nodes=1)
+    assert re.search("node 'sinc'|sinc/Conv", lowered.report.reasons["sinc"])
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(lowered(x), Sinc()(x))
+
+
+def test_a_call_on_which_an_engine_fails_names_the_node_and_its_line() -> None:
+    class Row(nn.Module):
+        def forward(self, x, i):
+            return (x * 2)[i] + 1
+
+    lowered = fxlib.lower(Row().eval(), (torch.randn(3, 4), torch.tensor([0])), min_nodes=1)
+    line = inspect.getsourcelines(Row.forward)[1] + 1
+    with pytest.raises(
+        EngineError, match=rf"fails when it runs Gather of node 'getitem' \({__file__}:{line}\): .*out of"
+    ):
+        lowered(torch.randn(3, 4), torch.tensor([7]))
+
+
+@pytest.mark.parametrize("capture", ["fx", "export"])
+def test_an_example_that_gives_one_tensor_twice_makes_two_inputs(capture) -> None:
+    x, y, z = torch.randn(3, 2, 4).unbind()
+    lowered = fxlib.lower(Both().eval(), (x, x), capture=capture, min_nodes=1)
+    torch.testing.assert_close(lowered(y, z), Both()(y, z))
+
+
+class Both(nn.Module):
+    def forward(self, x, y):
+        return x * 2 + y.relu()

@@ -13,7 +13,7 @@ from fxlib.diagnosis.fixes.recipes.control import condition_text
 
 __all__ = ["COMPUTED", "HAZARD", "note_of"]
 
-COMPUTED = "both sides can be computed whatever the condition is, and are tensors of one shape"
+COMPUTED = "both sides can be computed whatever the condition is, draw no random numbers, and are tensors of one shape"
 
 
 @recipe("if-to-where", assumes=COMPUTED)

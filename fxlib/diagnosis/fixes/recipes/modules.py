@@ -16,7 +16,7 @@ _LAYER_NAMES = re.compile(
 )
 
 
-_STAYS = "the attribute stays such a container: nobody assigns a list to it later"
+_STAYS = "nobody assigns a list to the attribute later, and checkpoints and optimizers may hold what it contains"
 
 
 def _initialiser(owner: ast.ClassDef | None) -> ast.FunctionDef | None:

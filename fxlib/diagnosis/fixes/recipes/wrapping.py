@@ -47,10 +47,22 @@ def wrap(site: Site) -> list[Draft]:
             title = f'Record `{name}` as one call: torch.fx.wrap("{name}")'
             # A function of a package is recorded itself, not through another function around it.
             first = site.finding.code == PACKAGE_FUNCTION
-            hazard = None if known else _unless_there(site.source, name)
+            hazard = _unless_called(site, name) if known else _unless_there(site.source, name)
             drafts.append(Draft(title, wrap_call(site.source, name), first=first, hazard=hazard))
             break
     return drafts
+
+
+def _unless_called(site: Site, builtin: str) -> str | None:
+    """A wrapped builtin is recorded wherever the file calls it, also with a list of traced values, whose length tracing
+    knows."""
+    called = (
+        each
+        for each in ast.walk(site.source.tree)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == builtin
+    )
+    elsewhere = any(each is not site.node and site.source.function_of(each) is not site.function for each in called)
+    return f"right only if no other model needs `{builtin}()` of this file while tracing" if elsewhere else None
 
 
 @recipe("lift-packing", kind="lift")

@@ -82,12 +82,21 @@ def prelu(ctx, input, weight):
     return ctx.op("PRelu", input, weight)
 
 
+_SOFTPLUS_IS_LINEAR = 17
+"""From here on, a softplus in single precision is its argument."""
+
+
 @op("softplus")
 def softplus(ctx, input, beta=1.0, threshold=20.0):
-    if beta == 1:
-        return ctx.op("Softplus", input)
-    scale = ctx.constant(beta, ctx.dtype(input))
-    return ctx.op("Div", ctx.op("Softplus", ctx.op("Mul", input, scale)), scale)
+    kind = ctx.dtype(input)
+    scaled = input if beta == 1 else ctx.op("Mul", input, ctx.constant(beta, kind))
+    result = ctx.op("Softplus", scaled)
+    if beta != 1:
+        result = ctx.op("Div", result, ctx.constant(beta, kind))
+    if threshold >= _SOFTPLUS_IS_LINEAR and kind != torch.float64:
+        return result
+    above = ctx.op("Greater", scaled, ctx.constant(threshold, kind), dtype=torch.bool)
+    return ctx.op("Where", above, input, result, dtype=kind)
 
 
 @op("softsign")
@@ -125,8 +134,10 @@ def glu(ctx, input, dim=-1):
 
 @op("softmax", "_softmax")
 def softmax(ctx, input, dim=None, _stacklevel=3, dtype=None, half_to_float=False, kind="Softmax"):
-    dim = dim if dim is not None else (0 if ctx.rank(input) in (0, 1, 3) else 1)
-    return ctx.op(kind, ctx.cast(input, ctx.fake.dtype), axis=dim)
+    rank = ctx.rank(input)
+    dim = dim if dim is not None else (0 if rank in (0, 1, 3) else 1)
+    value = ctx.cast(input, ctx.fake.dtype)
+    return ctx.lined(value, lambda line: ctx.op(kind, line, axis=dim), rank)
 
 
 @op("log_softmax", "_log_softmax")

@@ -37,7 +37,19 @@ def attention(ctx, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=F
     if attn_mask is not None and ctx.dtype(attn_mask) == torch.bool:
         # In torch, a query that may attend to nothing gets zeros.
         weights = ctx.op("Where", attn_mask, weights, ctx.constant(0, kind), dtype=kind)
+    elif attn_mask is not None and _may_exclude_all(attn_mask):
+        low = ctx.constant(-math.inf, torch.float32)
+        out = ctx.op("Equal", ctx.cast(attn_mask, torch.float32), low, dtype=torch.bool)
+        none = ctx.op("ReduceMin", ctx.cast(out, torch.int32), ctx.constant([-1]), keepdims=1)
+        weights = ctx.op("Where", ctx.cast(none, torch.bool), ctx.constant(0, kind), weights, dtype=kind)
     return ctx.op("MatMul", weights, value)
+
+
+def _may_exclude_all(mask):
+    """Whether a mask may be -inf for all keys of a query."""
+    if mask.const_value is None:
+        return True
+    return bool((mask.const_value.numpy().max(-1) == -np.inf).any())
 
 
 def _scores(ctx, query, key, scale, kind, rank):
@@ -48,7 +60,7 @@ def _scores(ctx, query, key, scale, kind, rank):
 def _masked(ctx, scores, mask, kind, allowed):
     """Scores with a mask added; in a boolean mask, True means `allowed`."""
     if ctx.dtype(mask) == torch.bool:
-        low = float(torch.finfo(kind).min)
+        low = -math.inf
         there, elsewhere = (0, low) if allowed else (low, 0)
         mask = ctx.op("Where", mask, ctx.constant(there, kind), ctx.constant(elsewhere, kind), dtype=kind)
     return ctx.op("Add", scores, ctx.cast(mask, kind))

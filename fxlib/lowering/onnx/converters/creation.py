@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import reduce
+
 import numpy as np
 import onnx_ir as ir
 import torch
@@ -37,13 +40,25 @@ def full(ctx, *args, fill_value=None, value=None, **kwargs):
     return _filled(ctx, args[position] if value is None else value)
 
 
-@op("arange", "range")
-def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+@op("range")
+def range_(ctx, *args, start=0, end=None, step=1, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
+    if not all(isinstance(v, (int, float)) for v in (start, end, step)):
+        raise Unsupported("torch.range with bounds known only at run time is not supported; use torch.arange")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        return ctx.constant(torch.range(start, end, step, dtype=ctx.fake.dtype).numpy())
+
+
+def _bounds(args, start, end, step):
     if len(args) == 1:
-        end = args[0]
-    elif args:
-        start, end, *rest = args
-        step = rest[0] if rest else step
+        return start, args[0], step
+    return (*args, *(start, end, step)[len(args) :])
+
+
+@op("arange")
+def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
+    start, end, step = _bounds(args, start, end, step)
     kind = ctx.fake.dtype
     if all(isinstance(v, (int, float)) for v in (start, end, step)):
         return ctx.constant(torch.arange(start, end, step, dtype=kind).numpy())
@@ -54,12 +69,36 @@ def arange(ctx, *args, start=0, end=None, step=1, dtype=None, **kwargs):
 
 @op("linspace")
 def linspace(ctx, start, end, steps, **kwargs):
-    return ctx.constant(torch.linspace(start, end, steps).numpy().astype(onnx_type(ctx.fake.dtype).numpy()))
+    ctx.static(steps, "the number of steps of linspace")
+    return ctx.constant(torch.linspace(start, end, steps, dtype=ctx.fake.dtype))
 
 
 @op("eye")
 def eye(ctx, n, m=None, **kwargs):
-    return ctx.constant(np.eye(n, m, dtype=onnx_type(ctx.fake.dtype).numpy()))
+    return ctx.cast(_diagonal(ctx, (n, n if m is None else m)), ctx.fake.dtype)
+
+
+def _diagonal(ctx, sizes):
+    """Where the indices of all dimensions are equal, as a mask of these sizes."""
+    places, rank = [], len(sizes)
+    for axis, size in enumerate(sizes):
+        each = np.arange(size) if isinstance(size, int) else ctx.op("Range", *map(ctx.number, (0, size, 1)))
+        if rank > 1:
+            others = [d for d in range(rank) if d != axis]
+            each = np.expand_dims(each, others) if isinstance(size, int) else ctx.op("Unsqueeze", each, others)
+        places.append(each)
+    if all(isinstance(size, int) for size in sizes):
+        return ctx.constant(np.logical_and.reduce(np.broadcast_arrays(*(each == places[0] for each in places))))
+    equal = [ctx.op("Equal", places[0], each, dtype=torch.bool) for each in places[1:]]
+    return reduce(lambda a, b: ctx.op("And", a, b), equal)
+
+
+@op("fill_diagonal")
+def fill_diagonal(ctx, input, fill_value, wrap=False):
+    sizes, kind = ctx.sizes(input), ctx.dtype(input)
+    if wrap:
+        raise Unsupported("fill_diagonal with wrap=True is not supported")
+    return ctx.op("Where", _diagonal(ctx, sizes), ctx.cast(fill_value, kind), input, dtype=kind)
 
 
 @op("tensor", "scalar_tensor", "as_tensor", methods=False)

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import torch
 
 from fxlib.lowering.onnx.context import Context
+from fxlib.lowering.onnx.dtypes import limits
 from fxlib.lowering.onnx.registry import op
 
 # -- arithmetic
@@ -159,9 +160,10 @@ def clamp(ctx, input, min=None, max=None):
     wanted = ctx.result_type(input, *bounds) if bounds else ctx.dtype(input)
     result = ctx.cast(input, wanted)
     if not isinstance(min, ir.Value) and not isinstance(max, ir.Value):
-        low = None if min is None else ctx.constant(min, wanted)
-        high = None if max is None else ctx.constant(max, wanted)
-        return ctx.op("Clip", result, low, high)
+        # Without a bound, ONNX takes the largest finite number, so that infinity would become that.
+        ends = limits(wanted)
+        given = (end if bound is None else bound for bound, end in zip((min, max), ends, strict=True))
+        return ctx.op("Clip", result, *(ctx.constant(each, wanted) for each in given))
     if min is not None:
         result = ctx.op("Max", result, ctx.cast(min, wanted))
     if max is not None:

@@ -27,13 +27,18 @@ def embedding_bag(
     bags, count = ctx.sizes(offsets)[0] - int(include_last_offset), ctx.sizes(input)[0]
     place = ctx.op("Range", ctx.constant(0), ctx.number(count), ctx.constant(1))
     first = ctx.slice(ctx.cast(offsets, torch.int64), 0, 0, bags)
+    if include_last_offset:  # what is behind the last offset is in no bag
+        last = ctx.slice(ctx.cast(offsets, torch.int64), 0, bags, bags + 1)
+        there = ctx.op("Less", place, last, dtype=torch.bool)
+        there = ctx.cast(ctx.op("Unsqueeze", there, ctx.constant([1])), kind)
+        rows = ctx.op("Mul", rows, there)
     begun = ctx.op("GreaterOrEqual", ctx.op("Unsqueeze", place, ctx.constant([1])), first, dtype=torch.bool)
     owner = ctx.op("Sub", ctx.op("ReduceSum", ctx.cast(begun, torch.int64), ctx.constant([1])), ctx.constant(1))
     empty = ctx.op("Expand", ctx.constant(0, kind), ctx.shape([bags, width]))
     total = ctx.op("ScatterND", empty, owner, rows, reduction="add")
     if mode == "sum":
         return total
-    one = ctx.op("Expand", ctx.constant(1, kind), ctx.shape([count, 1]))
+    one = ctx.op("Expand", ctx.constant(1, kind), ctx.shape([count, 1]))  # torch counts what is in no bag for the last
     none = ctx.op("Expand", ctx.constant(0, kind), ctx.shape([bags, 1]))
     size = ctx.op("ScatterND", none, owner, one, reduction="add")
     return ctx.op("Div", total, ctx.op("Max", size, ctx.constant(1, kind)))

@@ -7,10 +7,14 @@ import operator
 import numpy as np
 import onnx_ir as ir
 import torch
+import torch.utils._pytree as pytree
 
 from fxlib.lowering.onnx.context import INT64_MAX
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import op, refused
+
+MASKS = (torch.bool, torch.uint8)
+"""The dtypes of an index that says for each element whether it is taken."""
 
 
 def _one(ctx, value, axis, index):
@@ -23,26 +27,44 @@ def _one(ctx, value, axis, index):
 def getitem(ctx, input, index):
     if isinstance(input, (tuple, list)):
         return input[index]
-    index = index if isinstance(index, tuple) else (index,)
-    if isinstance(index, list):
-        index = (ctx.constant(index),)
-    return _basic_then_advanced(ctx, input, index)
+    if isinstance(index, list) and not all(isinstance(item, (bool, int)) for item in index):
+        index = tuple(index)  # torch takes a list of lists, slices or tensors for a tuple
+    return _basic_then_advanced(ctx, input, index if isinstance(index, tuple) else (index,))
 
 
-def _rank_of(ctx, item) -> int:
-    """The number of input dimensions that an index consumes."""
-    if item is None or item is Ellipsis:
-        return 0
-    if isinstance(item, ir.Value) and ctx.dtype(item) == torch.bool:
-        return ctx.rank(item)
-    return 1
+@op(functions=(getattr,))
+def attribute(ctx, input, name, *default):
+    if isinstance(input, tuple):
+        return getattr(input, name, *default)  # a result by its name, as in x.max(1).values
+    if name in ("T", "mT", "H", "mH") and (rank := ctx.rank(input)) >= 2:
+        last = [*range(rank - 2), rank - 1, rank - 2]
+        return ctx.op("Transpose", input, perm=[*range(rank)][::-1] if name == "T" else last)
+    raise Unsupported(f"there is no converter for the attribute {name!r} of a tensor")
+
+
+def _without_lists(ctx, index):
+    """An index with its lists as constants: of positions, one for each dimension of a list of bools."""
+    for item in index:
+        if not isinstance(item, (list, tuple)):
+            yield item
+            continue
+        if not all(isinstance(leaf, (bool, int)) for leaf in pytree.tree_leaves(item)):
+            raise Unsupported("an index that is a list of other things than numbers is not supported")
+        array = np.asarray(item)
+        for each in np.nonzero(array) if array.dtype == np.bool_ else [array.astype(np.int64)]:
+            yield ctx.bind(ctx.constant(each), torch.empty(each.shape, dtype=torch.int64))
 
 
 def _basic_then_advanced(ctx, value, index):
+    """As in torch: slices, integers and None first; tensors are the index of what these give."""
+    index = [*_without_lists(ctx, index)]
     rank = ctx.rank(value)
-    taken = sum(_rank_of(ctx, item) for item in index)
+    for item in index:
+        if isinstance(item, ir.Value) and ctx.dtype(item) in MASKS:
+            raise Unsupported("the size of the result of mask indexing depends on tensor values", "FX402")
+    taken = sum(item is not None and item is not Ellipsis for item in index)
     if not any(item is Ellipsis for item in index):
-        index = (*index, Ellipsis)
+        index.append(Ellipsis)
     starts, stops, axes, steps = [], [], [], []
     singles: list[tuple[int, object]] = []
     new_axes: list[int] = []
@@ -66,39 +88,22 @@ def _basic_then_advanced(ctx, value, index):
             out += 1
         elif isinstance(item, bool):
             raise Unsupported("an index that is True or False is not supported")
-        elif isinstance(item, (int, torch.SymInt)) or (
-            isinstance(item, ir.Value) and ctx.rank(item) == 0 and ctx.dtype(item) != torch.bool
-        ):
+        elif isinstance(item, (int, torch.SymInt)) or (isinstance(item, ir.Value) and ctx.rank(item) == 0):
             singles.append((axis, item))
             axis += 1
-        elif isinstance(item, (ir.Value, list, tuple)):
-            if not isinstance(item, ir.Value):
-                item = ctx.bind(ctx.constant(list(item)), torch.empty(len(item), dtype=torch.int64))
-            if ctx.dtype(item) == torch.bool:
-                raise Unsupported("the size of the result of mask indexing depends on tensor values", "FX402")
-            tensors.append((axis, item))
+        elif isinstance(item, ir.Value):
+            tensors.append((out, item))
             axis += 1
             out += 1
         else:
             raise Unsupported(f"an index of type {type(item).__name__} is not supported")
     if axes:
         value = ctx.op("Slice", value, ctx.shape(starts), ctx.shape(stops), ctx.constant(axes), ctx.constant(steps))
-    if tensors:
-        if len(tensors) > 1 and singles:
-            raise Unsupported("an integer index together with several tensor indices is not supported")
-        value = _advanced(ctx, value, rank, tensors) if not singles else value
-        if singles and len(tensors) == 1:
-            place, item = tensors[0]
-            value = ctx.op("Gather", value, ctx.cast(item, torch.int64), axis=place)
-            if ctx.rank(item) != 1:
-                raise Unsupported(
-                    "an integer index together with a tensor index of several dimensions is not supported"
-                )
     for place, item in reversed(singles):
         value = _one(ctx, value, place, item)
     if new_axes:
         value = ctx.op("Unsqueeze", value, ctx.constant(new_axes))
-    return value
+    return _advanced(ctx, value, out, tensors) if tensors else value
 
 
 def _advanced(ctx, value, rank, tensors):
@@ -106,18 +111,18 @@ def _advanced(ctx, value, rank, tensors):
         axis, item = tensors[0]
         return ctx.op("Gather", value, ctx.cast(item, torch.int64), axis=axis)
     places = [axis for axis, _ in tensors]
-    if places != list(range(places[0], places[0] + len(places))):
-        raise Unsupported("tensor indices with a slice between them are not supported")
     shape = torch.broadcast_shapes(*(tuple(ctx.sizes(item)) for _, item in tensors))
     joined = joined_indices(ctx, [item for _, item in tensors], shape)
-    if places[0] == 0:
+    # GatherND indexes leading dimensions: move the indexed ones to the front, and the results back to where the first
+    # of them was, unless others are between them.
+    lead, before = len(shape), places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    if places[-1] == len(places) - 1:
         return ctx.op("GatherND", value, joined)
-    # GatherND indexes leading dimensions: move the indexed ones to the front, and the results back.
     front = places + [d for d in range(rank) if d not in places]
     found = ctx.op("GatherND", ctx.op("Transpose", value, perm=front), joined)
-    lead, before = len(shape), places[0]
-    total = lead + rank - len(places)
-    back = [*range(lead, lead + before), *range(lead), *range(lead + before, total)]
+    if not before:
+        return found
+    back = [*range(lead, lead + before), *range(lead), *range(lead + before, lead + rank - len(places))]
     return ctx.op("Transpose", found, perm=back)
 
 
@@ -159,13 +164,31 @@ def index_select(ctx, input, dim, index):
 
 @op("gather")
 def gather(ctx, input, dim, index, *, sparse_grad=False):
-    return ctx.op("GatherElements", input, ctx.cast(index, torch.int64), axis=dim)
+    index = ctx.cast(index, torch.int64)
+    if not ctx.rank(input) or not ctx.rank(index):
+        raise Unsupported("gather is not supported for tensors without dimensions")
+    # OpenVINO wants as many rows as there are indices, and leaves out a Slice that makes them so.
+    dim %= ctx.rank(input)
+    rows = input
+    for axis, (size, want) in enumerate(zip(ctx.sizes(input), ctx.sizes(index), strict=True)):
+        if axis != dim and size != want:
+            first = ctx.op("Range", ctx.constant(0), ctx.number(want), ctx.constant(1))
+            rows = ctx.op("Gather", rows, first, axis=axis)
+    return ctx.op("GatherElements", rows, index, axis=dim)
 
 
 @op("take_along_dim")
 def take_along_dim(ctx, input, indices, dim=None):
     if dim is None:
-        raise Unsupported("take_along_dim without dim is not supported")
+        flat = (ctx.op("Reshape", each, ctx.constant([-1])) for each in (input, ctx.cast(indices, torch.int64)))
+        return ctx.op("GatherElements", *flat, axis=0)
+    dim %= ctx.rank(input)
+    sizes, wanted = list(ctx.sizes(input)), list(ctx.fake.shape)
+    spread = [*wanted[:dim], sizes[dim], *wanted[dim + 1 :]]
+    if sizes != spread:
+        input = ctx.op("Expand", input, ctx.shape(spread))
+    if list(ctx.sizes(indices)) != wanted:
+        indices = ctx.op("Expand", indices, ctx.shape(wanted))
     return ctx.op("GatherElements", input, ctx.cast(indices, torch.int64), axis=dim)
 
 
@@ -214,6 +237,11 @@ def tril(ctx, input, diagonal=0):
 @op("triu")
 def triu(ctx, input, diagonal=0):
     return ctx.op("Trilu", input, ctx.constant(diagonal), upper=1)
+
+
+@op(functions=(torch.linalg.diagonal,))
+def matrix_diagonal(ctx, A, *, offset=0, dim1=-2, dim2=-1):
+    return diagonal(ctx, A, offset, dim1, dim2)
 
 
 @op("diagonal")

@@ -18,10 +18,18 @@ def _transposed(ctx, value):
     return ctx.bind(turned, ctx.example(value).transpose(-1, -2))
 
 
+def _product(ctx, input, other):
+    if ctx.rank(other) != 1:
+        return ctx.op("MatMul", input, other)
+    # ONNX Runtime 1.31 forgets a Transpose of the matrix if the vector has one dimension.
+    last = ctx.constant([-1])
+    return ctx.op("Squeeze", ctx.op("MatMul", input, ctx.op("Unsqueeze", other, last)), last)
+
+
 @op("linear")
 def linear(ctx, input, weight, bias=None):
     if ctx.rank(weight) == 1:
-        result = ctx.op("MatMul", input, weight)
+        result = _product(ctx, input, weight)
         return result if bias is None else ctx.op("Add", result, bias)
     if ctx.rank(input) == 2:
         return ctx.op("Gemm", input, weight, bias, transB=1)
@@ -45,22 +53,26 @@ def bilinear_module(ctx, m, left, right):
 def matmul(ctx, input, other):
     if ctx.dtype(input) == torch.bool:
         raise Unsupported("a matrix product of bool tensors is not supported")
-    return ctx.op("MatMul", input, other)
+    return _product(ctx, input, other)
 
 
 @op("mv", "dot", "inner")
 def vector(ctx, input, other):
     if ctx.rank(other) > 1:
         raise Unsupported("torch.inner of matrices is not supported")
-    return ctx.op("MatMul", input, other)
+    if 0 in (ctx.rank(input), ctx.rank(other)):
+        return ctx.op("Mul", input, other)
+    return _product(ctx, input, other)
 
 
 @op("addmm", "baddbmm", "addbmm")
 def addmm(ctx, input, mat1, mat2, *, beta=1, alpha=1):
-    if ctx.rank(mat1) == 2:
-        return ctx.op("Gemm", mat1, mat2, input, alpha=float(alpha), beta=float(beta))
     kind = ctx.dtype(input)
+    if ctx.rank(mat1) == 2 and kind.is_floating_point:
+        return ctx.op("Gemm", mat1, mat2, input if beta else None, alpha=float(alpha), beta=float(beta))
     product = ctx.op("MatMul", mat1, mat2)
+    if ctx.rank(mat1) == 3 and len(ctx.fake.shape) == 2:  # addbmm adds the products of a batch
+        product = ctx.op("ReduceSum", product, ctx.constant([0]), keepdims=0)
     if alpha != 1:
         product = ctx.op("Mul", product, ctx.constant(alpha, kind))
     if beta == 0:

@@ -7,7 +7,7 @@ import operator
 import torch
 
 from fxlib.lowering.onnx.dtypes import Unsupported
-from fxlib.lowering.onnx.registry import op
+from fxlib.lowering.onnx.registry import method, op
 
 
 def _compare(op_type: str, negate: bool = False):
@@ -68,12 +68,17 @@ def isinf(ctx, input):
     return ctx.op("IsInf", input, dtype=torch.bool)
 
 
-@op("where")
+@op("where", methods=False)
 def where(ctx, condition, input=None, other=None):
     if input is None or other is None:
         raise Unsupported("the number of indices that torch.where(condition) returns depends on tensor values", "FX402")
     left, right = ctx.promoted(input, other)
     return ctx.op("Where", ctx.cast(condition, torch.bool), left, right, dtype=ctx.dtype(left))
+
+
+@method("where")
+def where_method(ctx, input, condition, other):
+    return where(ctx, condition, input, other)
 
 
 @op("masked_fill")

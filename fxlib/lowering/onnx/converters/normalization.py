@@ -177,13 +177,14 @@ def instance_norm_module(ctx, m, input):
 
 
 def _rms_norm(ctx, input, shape, weight, eps):
-    kind = ctx.dtype(input)
+    kind = torch.promote_types(ctx.dtype(input), torch.float32)  # in half precision torch computes in single, too
     axes = ctx.constant([-i for i in range(len(list(shape)), 0, -1)])
     eps = torch.finfo(kind).eps if eps is None else eps
+    input = ctx.cast(input, kind)
     mean = ctx.op("ReduceMean", ctx.op("Mul", input, input), axes, keepdims=1)
     scale = ctx.op("Sqrt", ctx.op("Add", mean, ctx.constant(eps, kind)))
     result = ctx.op("Div", input, scale)
-    return result if weight is None else ctx.op("Mul", result, weight)
+    return result if weight is None else ctx.op("Mul", result, ctx.cast(weight, kind))
 
 
 @op("rms_norm")
@@ -201,7 +202,10 @@ def rms_norm_module(ctx, m, input):
 def local_response_norm(ctx, input, size, alpha=1e-4, beta=0.75, k=1.0):
     if size % 2 == 0:
         raise Unsupported("local_response_norm with an even size is not supported")
-    return ctx.op("LRN", input, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)
+    sizes = list(ctx.sizes(input))
+    image = input if len(sizes) == 4 else ctx.reshape(input, [*sizes[:2], product(sizes[2:]), 1])
+    result = ctx.op("LRN", image, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)
+    return result if len(sizes) == 4 else ctx.reshape(result, sizes)
 
 
 @module(nn.LocalResponseNorm)
@@ -221,5 +225,7 @@ def normalize(ctx, input, p=2.0, dim=1, eps=1e-12, out=None):
 @op("weight_norm", "_weight_norm")
 def weight_norm(ctx, v, g, dim=0):
     rank = ctx.rank(v)
-    axes = [d for d in range(rank) if d != dim % rank]
-    return ctx.op("Mul", v, ctx.op("Div", g, ctx.op("ReduceL2", v, ctx.constant(axes), keepdims=1)))
+    # -1 means the norm of the whole weight, as modules with dim=None have it.
+    axes = None if dim == -1 else [d for d in range(rank) if d != dim % rank]
+    size = ctx.op("Abs", v) if axes == [] else ctx.op("ReduceL2", v, axes and ctx.constant(axes), keepdims=1)
+    return ctx.op("Mul", v, ctx.op("Div", g, size))

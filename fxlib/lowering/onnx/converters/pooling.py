@@ -16,10 +16,9 @@ from fxlib.lowering.onnx.registry import module, of_module, op
 
 def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, rank=None, outputs=1, **attributes):
     kernel, padding = per_dimension(kernel_size, n), per_dimension(padding, n)
-    return ctx.batched(
-        input,
-        n,
-        lambda batch: ctx.op(
+
+    def convert(batch):
+        results = ctx.op(
             kind,
             batch,
             kernel_shape=kernel,
@@ -28,9 +27,17 @@ def _pool(ctx, n, kind, input, kernel_size, stride, padding, ceil_mode, rank=Non
             ceil_mode=int(ceil_mode),
             outputs=outputs,
             **attributes,
-        ),
-        rank,
-    )
+        )
+        if not ceil_mode:
+            return results
+        # With ceil_mode, ONNX also has a window that begins in the padding; torch leaves it out.
+        fake = ctx.fake if isinstance(ctx.fake, torch.Tensor) else ctx.fake[0]
+        axes = list(range(2, n + 2))
+        ends = [ctx.shape([0] * n), ctx.shape(fake.shape[-n:]), ctx.constant(axes)]
+        cut = tuple(ctx.op("Slice", each, *ends) for each in (results if outputs > 1 else (results,)))
+        return cut if outputs > 1 else cut[0]
+
+    return ctx.batched(input, n, convert, rank)
 
 
 def _avg_pool(ctx, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):

@@ -8,6 +8,8 @@ from functools import reduce
 import numpy as np
 import torch
 
+from fxlib.lowering.onnx.arguments import listed
+from fxlib.lowering.onnx.context import STABLE
 from fxlib.lowering.onnx.dtypes import Unsupported
 from fxlib.lowering.onnx.registry import op
 
@@ -27,7 +29,7 @@ def _reduce(ctx, kind, input, dim, keepdim, rank=None):
     rank = ctx.rank(input) if rank is None else rank
     axes = None if dim is None else ctx.constant(ctx.axes(dim, rank))
     if rank == 0:
-        return input
+        return ctx.op("Abs", input) if kind in ("ReduceL1", "ReduceL2") else input
     if kind == "ReduceMean":
         sizes = [ctx.sizes(input)[each] for each in (range(rank) if dim is None else ctx.axes(dim, rank))]
         if not all(isinstance(each, int) and each for each in sizes):
@@ -50,7 +52,7 @@ for _name, _kind, _casts in (
     ("prod", "ReduceProd", True),
     ("amax", "ReduceMax", False),
     ("amin", "ReduceMin", False),
-    ("logsumexp", "ReduceLogSumExp", False),
+    ("logsumexp", "ReduceLogSumExp", True),
 ):
     _register(_name, _kind, _casts)
 
@@ -74,13 +76,17 @@ def _extremum(kind: str, pairwise: str):
         dim, keepdim = _dims(ctx, args, dim, keepdim)
         if dim is None:
             return _reduce(ctx, f"Reduce{kind}", input, None, False)
-        # One index output serves both results, so that ties agree.
-        index = ctx.op(f"Arg{kind}", input, axis=dim, keepdims=1, dtype=torch.int64)
-        value = ctx.op("GatherElements", input, index, axis=dim)
-        if not keepdim:
+
+        def along(line):
+            # One index output serves both results, so that ties agree.
+            index = ctx.op(f"Arg{kind}", line, axis=dim, keepdims=1, dtype=torch.int64)
+            value = ctx.op("GatherElements", line, index, axis=dim)
+            if keepdim or not ctx.rank(input):
+                return value, index
             axis = ctx.constant([dim % ctx.rank(input)])
-            value, index = ctx.op("Squeeze", value, axis), ctx.op("Squeeze", index, axis)
-        return value, index
+            return ctx.op("Squeeze", value, axis), ctx.op("Squeeze", index, axis)
+
+        return ctx.lined(input, along)
 
     return convert
 
@@ -94,7 +100,8 @@ def _arg(kind: str):
         if dim is None:
             flat = ctx.op("Reshape", input, ctx.constant([-1]))
             return ctx.op(kind, flat, axis=0, keepdims=0, dtype=torch.int64)
-        return ctx.op(kind, input, axis=dim, keepdims=int(keepdim), dtype=torch.int64)
+        keepdims = int(keepdim or not ctx.rank(input))
+        return ctx.lined(input, lambda line: ctx.op(kind, line, axis=dim, keepdims=keepdims, dtype=torch.int64))
 
     return convert
 
@@ -118,9 +125,9 @@ def _variance(ctx, input, args, dim, unbiased, correction, keepdim):
     axes = list(range(rank)) if dim in (None, [], ()) else ctx.axes(dim, rank)
     where = ctx.constant(axes)
     centred = ctx.op("Sub", input, ctx.op("ReduceMean", input, where, keepdims=1))
-    squares = ctx.op("Mul", centred, centred)
+    squares = ctx.bind(ctx.op("Mul", centred, centred), ctx.example(input))
     if correction == 0:
-        return ctx.op("ReduceMean", squares, where, keepdims=int(keepdim))
+        return _reduce(ctx, "ReduceMean", squares, axes, keepdim)
     count = 1
     for axis in axes:
         count *= ctx.static(ctx.sizes(input)[axis], "the number of elements of an unbiased variance")
@@ -145,14 +152,27 @@ def var_mean(ctx, input, *args, dim=None, unbiased=True, correction=None, keepdi
     return spread, _reduce(ctx, "ReduceMean", input, axes, keepdim)
 
 
-@op("norm", "linalg_vector_norm", "vector_norm")
-def norm(ctx, input, p=2, dim=None, keepdim=False, ord=None, dtype=None, **_):
+@op("linalg_vector_norm", functions=(torch.linalg.vector_norm,))
+def vector_norm(ctx, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    return norm(ctx, x, ord, dim, keepdim)
+
+
+@op("linalg_norm", functions=(torch.linalg.norm,))
+def linalg_norm(ctx, A, ord=None, dim=None, keepdim=False, *, dtype=None):
+    count = ctx.rank(A) if dim is None else len(listed(dim))
+    if ord not in (None, "fro") and count != 1:
+        raise Unsupported(f"the norm of a matrix with ord={ord} is not supported")
+    return norm(ctx, A, ord, dim, keepdim)
+
+
+@op("norm")
+def norm(ctx, input, p=2, dim=None, keepdim=False, out=None, dtype=None):
     p = 2 if p in ("fro", None) else p
-    p = p if ord is None else ord
+    rank, input = ctx.rank(input), ctx.cast(input, ctx.fake.dtype)
     kind = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax"}.get(p)
     if kind is None:
         raise Unsupported(f"a norm with p={p} is not supported")
-    return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim)
+    return _reduce(ctx, kind, ctx.op("Abs", input) if kind == "ReduceMax" else input, dim, keepdim, rank)
 
 
 def _distance(ctx, difference, p):
@@ -199,21 +219,29 @@ op("all")(_over_bits("ReduceMin"))
 
 @op("cumsum")
 def cumsum(ctx, input, dim, *, dtype=None):
-    return ctx.op("CumSum", ctx.cast(input, ctx.fake.dtype), ctx.constant(dim % max(ctx.rank(input), 1)))
+    axis = ctx.constant(dim % max(ctx.rank(input), 1))
+    value = ctx.cast(input, ctx.fake.dtype)
+    return ctx.lined(value, lambda line: ctx.op("CumSum", line, axis), ctx.rank(input))
 
 
 @op("topk")
 def topk(ctx, input, k, dim=-1, largest=True, sorted=True):
     kinds = (ctx.dtype(input), torch.int64)
     order = {"largest": int(largest), "sorted": int(sorted)}
-    return ctx.op("TopK", input, ctx.shape([k]), axis=dim, outputs=2, dtype=kinds, **order)
+    return ctx.lined(
+        input, lambda line: ctx.op("TopK", line, ctx.shape([k]), axis=dim, outputs=2, dtype=kinds, **order)
+    )
 
 
 @op("sort")
 def sort(ctx, input, dim=-1, descending=False, stable=False):
-    return topk(ctx, input, ctx.sizes(input)[dim], dim, largest=descending)
+    size = ctx.sizes(input)[dim] if ctx.rank(input) else 1
+    results = topk(ctx, input, size, dim, largest=descending)
+    if stable:
+        ctx.nodes[-1].metadata_props[STABLE] = "1"
+    return results
 
 
 @op("argsort")
 def argsort(ctx, input, dim=-1, descending=False, stable=False):
-    return sort(ctx, input, dim, descending)[1]
+    return sort(ctx, input, dim, descending, stable)[1]

@@ -224,16 +224,24 @@ def replication_pad_module(ctx, m, input):
 
 @op("pixel_shuffle")
 def pixel_shuffle(ctx, input, upscale_factor):
-    return ctx.op("DepthToSpace", input, blocksize=upscale_factor, mode="CRD")
+    return _images(ctx, input, lambda image: ctx.op("DepthToSpace", image, blocksize=upscale_factor, mode="CRD"))
+
+
+def _images(ctx, input, convert):
+    """`convert` of a batch of images; torch also takes one image, or several dimensions before the channels."""
+    *lead, c, h, w = ctx.sizes(input)
+    if len(lead) == 1:
+        return convert(input)
+    return ctx.reshape(convert(ctx.reshape(input, [product(lead), c, h, w])), list(ctx.fake.shape))
 
 
 @op("pixel_unshuffle")
 def pixel_unshuffle(ctx, input, downscale_factor):
-    n, c, h, w = ctx.sizes(input)
-    r = downscale_factor
+    *lead, c, h, w = ctx.sizes(input)
+    n, r = product(lead), downscale_factor
     split = ctx.reshape(input, [n, c, h // r, r, w // r, r])
     moved = ctx.op("Transpose", split, perm=[0, 1, 3, 5, 2, 4])
-    return ctx.reshape(moved, [n, c * r * r, h // r, w // r])
+    return ctx.reshape(moved, [*lead, c * r * r, h // r, w // r])
 
 
 @op("channel_shuffle")
@@ -264,6 +272,8 @@ def interpolate(
     if antialias:
         factors = () if size is not None or recompute_scale_factor else scale_factor
         return _antialiased(ctx, input, mode, align_corners, factors)
+    if not mode.startswith("nearest") and not ctx.dtype(input).is_floating_point:
+        raise Unsupported(f"interpolate with mode={mode!r} of integers is not supported")
     kind = {
         "nearest": "nearest",
         "nearest-exact": "nearest",
@@ -276,6 +286,8 @@ def interpolate(
         raise Unsupported(f"interpolate with mode={mode!r} is not supported")
     rank = ctx.rank(input)
     spatial = rank - 2
+    if kind == "nearest" and (taken := _nearest(ctx, input, mode, size, scale_factor, recompute_scale_factor)):
+        return taken
     if kind == "nearest":
         transform = "half_pixel" if mode == "nearest-exact" else "asymmetric"
     else:
@@ -297,6 +309,26 @@ def interpolate(
         nearest_mode=("round_prefer_ceil" if mode == "nearest-exact" else "floor") if kind == "nearest" else None,
         cubic_coeff_a=-0.75 if kind == "cubic" else None,
     )
+
+
+def _nearest(ctx, input, mode, size, factors, recompute):
+    """The nearest elements by tables of torch's own positions, where engines may round otherwise: at sizes that are no
+    multiples. None at sizes that are, or that may change."""
+    sizes, wanted = ctx.sizes(input)[2:], ctx.fake.shape[2:]
+    if not all(isinstance(each, int) for each in (*sizes, *wanted)):
+        return None
+    given = listed(factors) if size is None and factors is not None and not recompute else [None]
+    given = given * len(sizes) if len(given) == 1 else given
+    axes = list(zip(sizes, wanted, given, strict=True))
+    if all(want % length == 0 and factor in (None, want // length) for length, want, factor in axes):
+        return None
+    how = {"size": wanted} if given == [None] * len(sizes) else {"scale_factor": given}
+    for axis, length in enumerate(sizes):
+        along = torch.arange(length, dtype=torch.float64).reshape([-1 if d == axis else 1 for d in range(len(sizes))])
+        found = nn.functional.interpolate(along.expand(sizes)[None, None], mode=mode, **how)[0, 0]
+        places = found.movedim(axis, 0).reshape(wanted[axis], -1)[:, 0]
+        input = ctx.op("Gather", input, ctx.constant(places.long().numpy()), axis=axis + 2)
+    return input
 
 
 def _antialiased(ctx, input, mode, align_corners, factors):

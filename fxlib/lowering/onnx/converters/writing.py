@@ -8,7 +8,7 @@ import torch
 
 from fxlib.lowering.onnx.context import INT64_MAX
 from fxlib.lowering.onnx.converters.elementwise import floor_divide
-from fxlib.lowering.onnx.converters.indexing import joined_indices
+from fxlib.lowering.onnx.converters.indexing import MASKS, joined_indices
 from fxlib.lowering.onnx.dtypes import Unsupported, limits
 from fxlib.lowering.onnx.registry import op
 
@@ -20,11 +20,14 @@ def scatter(ctx, input, dim, index, src=None, value=None, *, reduce=None):
     src = src if src is not None else value
     if not isinstance(src, ir.Value):
         src = ctx.op("Expand", ctx.constant(src, ctx.dtype(input)), ctx.shape(ctx.sizes(index)))
+    else:
+        src = ctx.slices(src, ctx.sizes(index))
     return ctx.op("ScatterElements", input, ctx.cast(index, torch.int64), src, axis=dim)
 
 
 @op("scatter_add")
 def scatter_add(ctx, input, dim, index, src):
+    src = ctx.slices(src, ctx.sizes(index))
     return ctx.op("ScatterElements", input, ctx.cast(index, torch.int64), src, axis=dim, reduction="add")
 
 
@@ -56,9 +59,10 @@ def scatter_reduce(ctx, input, dim, index, src, reduce, *, include_self=True):
 def index_put(ctx, input, indices, values, accumulate=False):
     values = ctx.cast(values, ctx.dtype(input))
     given = [item for item in indices if item is not None]
-    if len(given) == 1 and ctx.dtype(given[0]) == torch.bool:
-        return _masked_put(ctx, input, indices.index(given[0]), given[0], values, accumulate)
-    if any(ctx.dtype(item) == torch.bool for item in given):
+    if len(given) == 1 and ctx.dtype(given[0]) in MASKS:
+        mask = ctx.cast(given[0], torch.bool)
+        return _masked_put(ctx, input, indices.index(given[0]), mask, values, accumulate)
+    if any(ctx.dtype(item) in MASKS for item in given):
         raise Unsupported("index_put with a mask among other indices is not supported", "FX402")
     rank, places = ctx.rank(input), [place for place, item in enumerate(indices) if item is not None]
     lead = torch.broadcast_shapes(*(tuple(ctx.sizes(item)) for item in given))
@@ -145,10 +149,9 @@ def _slice_write(ctx, input, src, dim, begin, stop, size):
 def index_fill(ctx, input, dim, index, value):
     size = ctx.static(ctx.sizes(input)[dim], "the size of the dimension written by index_fill")
     rank = ctx.rank(input)
-    positions = ctx.constant(list(range(size)))
-    hit = ctx.op(
-        "Equal", ctx.op("Unsqueeze", positions, ctx.constant([1])), ctx.cast(index, torch.int64), dtype=torch.bool
-    )
+    positions = ctx.op("Unsqueeze", ctx.constant(list(range(size))), ctx.constant([1]))
+    index = ctx.op("Mod", ctx.cast(index, torch.int64), ctx.constant(size))  # -1 is the last
+    hit = ctx.op("Equal", positions, index, dtype=torch.bool)
     mask = ctx.cast(ctx.op("ReduceMax", ctx.cast(hit, torch.int32), ctx.constant([1]), keepdims=0), torch.bool)
     mask = ctx.reshape(mask, [size if d == dim % rank else 1 for d in range(rank)])
     return ctx.op("Where", mask, ctx.cast(value, ctx.dtype(input)), input, dtype=ctx.dtype(input))
