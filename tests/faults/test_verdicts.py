@@ -259,9 +259,15 @@ MODELS = {
         "return self.layer(x)[self.order.tolist()] + float(self.order[0])",
         {"FX241"},
     ),
+    "a sum of a buffer": (
+        'self.register_buffer("scale", torch.ones(4))',
+        "y = self.layer(x) * float(self.scale.cpu().numpy().sum())\nreturn y if self.scale[0] > 0 else x",
+        {"FX241"},
+    ),
     "a buffer that is only looked at": (
         'self.register_buffer("scale", torch.tensor(2.0))',
-        "if self.scale.item() < 0 or int(self.scale) > 9:\n    raise ValueError\nreturn self.layer(x) * self.scale",
+        "if self.scale < 0 or self.scale.item() < 0 or int(self.scale) > 9:\n    raise ValueError\n"
+        "return self.layer(x) * self.scale",
         set(),
     ),
     "a gradient after backward": (
