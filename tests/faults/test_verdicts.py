@@ -270,6 +270,11 @@ MODELS = {
         "return self.layer(x) * self.scale",
         set(),
     ),
+    "gradients of a view": (
+        "",
+        "x = x.detach().requires_grad_(True)\nreturn torch.autograd.grad(self.layer(x).sum(), x, create_graph=True)[0]",
+        set(),
+    ),
     "a gradient after backward": (
         "",
         "y = self.layer(x).sum()\ny.backward()\nif x.grad is not None:\n    return x - x.grad\nreturn x",
