@@ -151,7 +151,10 @@ def _imports_torch(statement: ast.stmt) -> bool:
     return any(each.split(".")[0] == "torch" for each in names)
 
 
-_SCRIPT = r"\bjit\.\w*script|[tT]o_?[tT]orch_?[sS]cript|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+_SCRIPT = (
+    r"\bjit\.\w*script|(=\s*|getattr\()torch\.jit\b(?!\.)|[tT]o_?[tT]orch_?[sS]cript"
+    r"|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
+)
 # What only classes that are scripted say.
 _MARKS = r"\bjit\.(export|Final|unused|ignore|is_scripting|Attribute)\b"
 _OF_MODELS = _SCRIPT.replace(r"\bjit\.\w*script", r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bjit\.script_\w+")

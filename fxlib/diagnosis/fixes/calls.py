@@ -27,7 +27,8 @@ _PYTHON = _COMPUTING | {"getattr", "print"}
 _CONTAINERS = (torch.Tensor, torch.Size, list, dict, set, str)
 _LOOKING = {"absl", "inspect", "logging", "loguru", "sys", "traceback", "warnings"}
 _DRAWS = re.compile(
-    r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial|gumbel|rrelu|fractional|exponential|geometric|cauchy"
+    r"rand|drop|normal|seed|uniform|bernoulli|poisson|multinomial|gumbel|rrelu|fractional|exponential|geometric|cauchy|"
+    r"attention"
 )
 # They write into their arguments, or call what they are given.
 _WRITES = re.compile(

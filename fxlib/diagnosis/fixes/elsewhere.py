@@ -19,7 +19,7 @@ _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
 _FILES, _BYTES = 3000, 24_000_000  # that are read of a project, and of a file a million
 _NOTEBOOK = 30_000_000  # with its pictures
-_SUFFIXES = (".py", ".ipynb", ".pyi", ".sh", "Makefile")
+_SUFFIXES = (".py", ".ipynb", ".pyi", ".sh", ".yaml", ".yml", "Makefile", "Dockerfile")
 _OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
 _FRESH = 10  # seconds for which a text that was read is taken for that of the file
 

@@ -127,22 +127,27 @@ def _given(source: Source, made: ast.FunctionDef, call: ast.AST | None, scopes: 
     if not isinstance(call, ast.Call):
         return None
     given = dict(zip([each.arg for each in made.args.args], call.args, strict=False))
-    reads = _Reads(source, scopes, given)
-    read = [each for statement in made.body for each in reads.of(statement)]
+    # What an input is does not matter for a value: for anything else it may be a part of the module, too.
+    of_values, of_all = (
+        [each for statement in made.body for each in _Reads(source, scopes, given, inputs).of(statement)]
+        for inputs in (False, True)
+    )
     within = {each.id for node in ast.walk(made) if isinstance(node, ast.With) for each in _names(node.body)}
     for parameter, value in given.items():
         text = ast.unparse(value)
         if isinstance(value, ast.Attribute):
             if any(parameter in _bound(each) for each in ast.walk(made) if not isinstance(each, ast.arg)):
                 return f"`{text}` is then not assigned"
-            if not is_tensor_of(source, scopes, value) and (method := _method_of(made, parameter)):
+            kept, tensor = is_kept(source, scopes, value), is_tensor_of(source, scopes, value)
+            read = of_values if kept or tensor else of_all
+            if not tensor and (method := _method_of(made, parameter)):
                 return f"`{text}.{method}` may be a layer, which the graph would not show"
             first = read.index(parameter) if parameter in read else len(read)
             again = parameter in read[first + 1 :]
             changed = "" in read[:first] or (again and "" in read)
             # A property, or a parametrization, may do something each time, and something else without gradients.
             asked = again or "print" in read[:first] or parameter in within
-            if changed or (asked and not is_kept(source, scopes, value)):
+            if changed or (asked and not kept):
                 return f"`{text}` is then read once, before all else"
         elif isinstance(value, ast.Name) and any(value.id in taken_away(each) for each in scopes):
             return f"`{text}` may have no value there"
@@ -167,8 +172,11 @@ def _names(block: list[ast.stmt]) -> Iterator[ast.Name]:
 class _Reads:
     """The order in which a new function reads what it is given."""
 
-    def __init__(self, source: Source, scopes: list[FunctionNode], given: dict[str, ast.expr]) -> None:
+    def __init__(
+        self, source: Source, scopes: list[FunctionNode], given: dict[str, ast.expr], inputs: bool = False
+    ) -> None:
         self.source, self.function = source, scopes[0] if scopes else None
+        self.inputs = inputs
         self.parts = {name for name, value in given.items() if isinstance(value, ast.Attribute)}
         if self.function is not None and (me := self_name(source, self.function)) is not None:
             self.parts.add(me)  # the names of the function get their values from it
@@ -209,4 +217,4 @@ class _Reads:
             return any(self.is_part(each) for each in ast.iter_child_nodes(node))
         if isinstance(node, ast.Call):
             return isinstance(node.func, ast.Name) and node.func.id == "getattr"
-        return node is None
+        return node is None or (self.inputs and isinstance(node, ast.arg))

@@ -79,6 +79,11 @@ CASES = {
         of(f"y, m = x, self.l\n{IF}    m.add(y)\n    y = y / self.k\nreturn y\n"),
         "then read once",
     ),
+    "a method of an input, which may be a part": (
+        BLOCK,
+        of("y = x\nif «ids.max() > self.l.limit»:\n    y = y * 2\nreturn y\n"),
+        "then read once",
+    ),
     "a function of another file": (
         BLOCK,
         of(f"y = x\n{IF}    ops.add(y)\n    y = y * self.k\nreturn y\n", before="\nimport ops\n"),

@@ -61,7 +61,7 @@ def _unless_called(site: Site, builtin: str) -> str | None:
         for each in ast.walk(site.source.tree)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == builtin
     )
-    elsewhere = any(each is not site.node and site.source.function_of(each) is not site.function for each in called)
+    elsewhere = any(each not in site.nearest(ast.Call) for each in called)
     return f"right only if no other model needs `{builtin}()` of this file while tracing" if elsewhere else None
 
 
