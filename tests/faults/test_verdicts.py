@@ -244,6 +244,42 @@ MODELS = {
         "hook = self.part.register_forward_hook(tripled)\ny = self.part(x)\nhook.remove()\nreturn y",
         set(),
     ),
+    "a buffer as a number": (
+        'self.register_buffer("scale", torch.tensor(2.0))',
+        "return self.layer(x) * self.scale.item()",
+        {"FX241"},
+    ),
+    "a buffer as a condition": (
+        'self.register_buffer("on", torch.tensor(True))',
+        "y = self.layer(x)\nif not self.on:\n    y = y + 1\nreturn y",
+        {"FX241"},
+    ),
+    "a buffer as a list": (
+        'self.register_buffer("order", torch.tensor([1, 0, 2]))',
+        "return self.layer(x)[self.order.tolist()] + float(self.order[0])",
+        {"FX241"},
+    ),
+    "a sum of a buffer": (
+        'self.register_buffer("scale", torch.ones(4))',
+        "y = self.layer(x) * float(self.scale.cpu().numpy().sum())\nreturn y if self.scale[0] > 0 else x",
+        {"FX241"},
+    ),
+    "a buffer that is only looked at": (
+        'self.register_buffer("scale", torch.tensor(2.0))',
+        "if self.scale < 0 or self.scale.item() < 0 or int(self.scale) > 9:\n    raise ValueError\n"
+        "return self.layer(x) * self.scale",
+        set(),
+    ),
+    "gradients of a view": (
+        "",
+        "x = x.detach().requires_grad_(True)\nreturn torch.autograd.grad(self.layer(x).sum(), x, create_graph=True)[0]",
+        set(),
+    ),
+    "a gradient after backward": (
+        "",
+        "y = self.layer(x).sum()\ny.backward()\nif x.grad is not None:\n    return x - x.grad\nreturn x",
+        {"FX201"},
+    ),
     "an enum as a key": ("", "return {Mode.A: self.layer(x)}", {"FX239"}),
     "an enum within a key": ("", "return [{(0, Opt.P): self.layer(x)}]", {"FX239"}),
     "a number of NumPy's in a key": ("", "return {(0, np.float64(1.0)): self.layer(x)}", {"FX239"}),

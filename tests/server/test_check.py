@@ -163,7 +163,8 @@ def test_that_models_are_made_without_memory_answers_no_question(report: dict):
 
 
 def test_numbers_of_the_models_own_tensors_are_there(report: dict):
-    assert [(each["target"], each["message"]) for each in report["reading.py"]["findings"]] == []
+    """Those of buffers are constants of the graph, which is information; nothing is missing for the trace."""
+    assert {(each["code"], each["severity"]) for each in report["reading.py"]["findings"]} == {("FX241", "info")}
     assert {each["status"] for each in report["reading.py"]["targets"]} == {"traced"}
 
 

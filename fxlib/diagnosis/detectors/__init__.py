@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from fxlib.diagnosis.detectors import (
     aliasing,
     answers,
+    buffers,
     comparisons,
     dtypes,
     gradients,
@@ -27,7 +28,7 @@ from fxlib.diagnosis.engine.search import Search
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
 
-_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments, gradients)
+_AT_PROBES = (answers, keys, surroundings, comparisons, interface, modes, moments, gradients, buffers)
 
 
 def _joined(tables: list[Lookers]) -> Lookers:
@@ -51,6 +52,7 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *surroundings.ON_GRAPH,
     *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,
+    *gradients.ON_GRAPH,
     *unwritten.ON_GRAPH,
 )
 
@@ -59,6 +61,7 @@ LAST: tuple[Callable[[Search], None], ...] = (
     *surroundings.LAST,
     *shared_state.LAST,
     *moments.LAST,
+    *buffers.LAST,
     *comparisons.LAST,
     *modes.LAST,
     *own_state.LAST,

@@ -10,8 +10,9 @@ from torch import nn
 
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
+from fxlib.diagnosis.engine.search import Search
 
-__all__ = ["AT_PROBES", "LOOKERS"]
+__all__ = ["AT_PROBES", "LOOKERS", "ON_GRAPH"]
 
 _NAME = "requires_grad"
 
@@ -38,20 +39,32 @@ def assigned(run: Run, probe: Probe, value: Any) -> None:
     target = probe.node.parent
     needed = run.notes.waiting.pop(("gradients", id(target.parent)), None)
     if isinstance(value, nn.Parameter) and isinstance(needed, bool):
-        _report(run, probe, target, [(value, needed)])
+        _note(run, probe, target, [(value, needed)])
 
 
 def called(run: Run, probe: Probe, value: Any) -> None:
     """`parameter.requires_grad_()`, or that of a module, which it returns."""
     held = [value] if isinstance(value, nn.Parameter) else value.parameters() if isinstance(value, nn.Module) else ()
-    _report(run, probe, probe.node, ((each, each.requires_grad) for each in held))
+    _note(run, probe, probe.node, ((each, each.requires_grad) for each in held))
 
 
-def _report(run: Run, probe: Probe, whole: Any, now: Iterable[tuple[nn.Parameter, bool]]) -> None:
-    """Report what differs from the state before the trace: what restores that is no other effect."""
-    if any(needed is not run.subject.snapshot.needed(each, needed) for each, needed in now):
-        run.add("FX240", run.place_of_probe(probe).widened(whole))
+def _note(run: Run, probe: Probe, whole: Any, now: Iterable[tuple[nn.Parameter, bool]]) -> None:
+    """Collects what differs from the state before the trace, for `set_back`."""
+    before = run.subject.snapshot.needed
+    changed = [each for each, needed in now if before.get(each, needed) is not needed]
+    if changed:
+        run.notes.gradients.append((run.place_of_probe(probe).widened(whole), changed))
+
+
+def set_back(search: Search) -> None:
+    """FX240: what is the same after the trace as before was another in between."""
+    run, before = search.best, search.subject.snapshot.needed
+    after = dict(zip(before, run.needing, strict=False))
+    for place, changed in run.notes.gradients:
+        if any(after.get(each) is before[each] for each in changed):
+            run.add("FX240", place)
 
 
 AT_PROBES = {"gradients given": given, "gradients of": assigned, "gradients set": called}
+ON_GRAPH = (set_back,)
 LOOKERS: Lookers = {ast.Call: [_look_call], ast.Assign: [_look_assign]}

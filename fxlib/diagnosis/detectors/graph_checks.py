@@ -248,6 +248,8 @@ def mutation(search: Search) -> None:
         base = _base(run, written)
         if not isinstance(base, Node):
             continue
+        if node.target == "requires_grad_" and base is not written:
+            continue  # a view has a flag of its own
         span = node.span
         given = base.op in ("placeholder", "get_attr")
         value = _known(run, base)

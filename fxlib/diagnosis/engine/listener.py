@@ -16,7 +16,7 @@ __all__ = ["AtProbe", "Listener"]
 
 AtProbe = Callable[[Run, Probe, Any], None]
 """A detector that reads the value of an expression."""
-_FLIPPED = frozenset({"training", "moment"})
+_FLIPPED = frozenset({"training", "moment", "number"})
 _ASKING = frozenset({"test", "iter", "star", "mapping", "unpack"})
 
 

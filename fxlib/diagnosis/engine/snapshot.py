@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from operator import is_
 from types import FunctionType
@@ -225,9 +225,10 @@ class Snapshot:
         """The parameters that require gradients now; empty if no code could change that."""
         return [each.requires_grad for each in self._needing]
 
-    def needed(self, parameter: nn.Parameter, otherwise: bool) -> bool:
-        """Whether a parameter required gradients; ``otherwise`` for one that is not kept."""
-        return self._needing.get(parameter, otherwise)
+    @property
+    def needed(self) -> Mapping[nn.Parameter, bool]:
+        """Whether each parameter required gradients; empty if no code could change that."""
+        return self._needing
 
     def differs(self) -> bool:
         """Whether attributes of a module have changed."""

@@ -77,6 +77,12 @@ def _raised_by_a_rule(error: BaseException) -> bool:
     return at is not None and at.tb_frame.f_globals.get("__name__", "").startswith("fxlib.shapes.")
 
 
+def _never_needs(node: Any, value: Any) -> bool:
+    """Whether a tensor is an input that needs no gradient, also after `backward`."""
+    known = node.op == "placeholder" and isinstance(value, TensorMeta) and not value.requires_grad
+    return known and all(user.target != "requires_grad_" for user in node.users)
+
+
 class Values:
     """The values of the nodes of one growing graph.
 
@@ -123,7 +129,7 @@ class Values:
             return UNKNOWN
         self._differentiated |= node.target in ("backward", torch.autograd.backward)
         if self._differentiated and node.target is getattr and args[1:2] == ("grad",):
-            return UNKNOWN
+            return None if _never_needs(node.args[0], args[0]) else UNKNOWN
         if node.op == "call_method" and isinstance(args[0], dict) and node.target in ("items", "keys", "values"):
             return list(getattr(args[0], node.target)())
         try:

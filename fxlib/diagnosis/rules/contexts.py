@@ -1,4 +1,4 @@
-"""FX212 to FX215, FX221, FX233 to FX235, FX237, FX240: what surrounds the recorded operations is not in the graph."""
+"""FX212 to FX215, FX221, FX233 to FX235, FX237, FX240, FX241: what surrounds operations, and is not in the graph."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Rule, add
@@ -25,8 +25,8 @@ of the caller, so gradients flow where `torch.no_grad()` stopped them. `detach()
         "warning",
         """`requires_grad` of a parameter is no operation. Where forward sets it, as `self.critic.requires_grad_(False)`
 around the call of a critic that is not to be trained, it does so while tracing only: the graph, and a program of
-torch.export, train these weights. It is reported where it differs from the value before the call; to set that again is
-no finding of its own.
+torch.export, train these weights. It is reported where forward also sets it back: a parameter that stays frozen is
+frozen by the trace as well.
 
 Set it outside of forward: once if the weights stay frozen, or around the call of the graph.""",
         bad=net(
@@ -182,6 +182,26 @@ Put these layers into their mode again after each `train()` and `eval()` of the 
             init="self.norm = nn.BatchNorm1d(3)",
         ),
         advice="Put the layer into its mode again after `train()` and `eval()` of the graph",
+    ),
+    Rule(
+        "FX241",
+        "buffer-number",
+        "Buffer that forward reads as a number",
+        "{it} is read once, while tracing, so the graph keeps this value",
+        "info",
+        """`self.scale.item()`, `float(self.scale)` and `if self.initialized:` are no operations: they give Python the
+number that the buffer holds while tracing, and the graph keeps it. Neither `load_state_dict` of other values nor a
+later change of the buffer reaches the graph, which does not even have this buffer. It is reported where a trace with
+another number gives another graph.
+
+Compute with the buffer itself: `x * self.scale`, `torch.where(self.on, y, x)`. Or trace the model once its buffers have
+their values.""",
+        bad=net(
+            "        return x * self.scale.item()  # <- here\n",
+            init='self.register_buffer("scale", torch.tensor(2.0))',
+        ),
+        good=net("        return x * self.scale\n", init='self.register_buffer("scale", torch.tensor(2.0))'),
+        advice="Compute with the buffer itself, or trace the model once it has its value",
     ),
     Rule(
         "FX235",
