@@ -11,7 +11,7 @@ from fxlib.diagnosis.fixes import apply_fix
 from fxlib.diagnosis.fixes.edits import mapped
 from fxlib.diagnosis.fixes.fix import REGISTERING, Fix
 from fxlib.diagnosis.fixes.verdict import Verdict
-from fxlib.diagnosis.fixes.verify import Checker, mark
+from fxlib.diagnosis.fixes.verify import MOVING, Checker, mark
 
 __all__ = ["prove_together"]
 
@@ -88,7 +88,8 @@ def _is_proven(fix: Fix, verdict: Verdict) -> bool:
 
 def _joined(members: Sequence[_Member]) -> Fix:
     edits = tuple(dict.fromkeys(edit for each in members for edit in each.fix.edits))
-    return Fix("+".join(dict.fromkeys(each.fix.id for each in members)), "", "rewrite", edits)
+    kind = next((each.fix.kind for each in members if each.fix.kind in MOVING), "rewrite")
+    return Fix("+".join(dict.fromkeys(each.fix.id for each in members)), "", kind, edits)
 
 
 def _lines(member: _Member, whole: Fix) -> Iterator[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from fxlib.diagnosis.fixes.edits import Edit
 
@@ -21,13 +21,15 @@ def uses(construct: str, path: str, read: Callable[[str], str | None], edits: It
     if any(each.file != path for each in edits):
         return True
     try:
-        definitions = {each.name: each for each in ast.parse(read(path) or "").body if hasattr(each, "name")}
+        definitions: dict[str, list[ast.stmt]] = {}
+        for each in _defined(ast.parse(read(path) or "").body):
+            definitions.setdefault(each.name, []).append(each)
     except (SyntaxError, ValueError):
         return False
     edited = {
         name
-        for name, each in definitions.items()
-        if any(each.lineno <= edit.line <= (each.end_lineno or 0) for edit in edits)  # type: ignore[attr-defined]
+        for name, several in definitions.items()
+        if any(each.lineno <= edit.line <= (each.end_lineno or 0) for each in several for edit in edits)
     }
     edited |= {name for edit in edits for name in _WRAPPED.findall(edit.text)}
     todo, seen = _names(ast.parse(construct)), set[str]()
@@ -36,9 +38,18 @@ def uses(construct: str, path: str, read: Callable[[str], str | None], edits: It
         if name in seen:
             continue
         seen.add(name)
-        if name in definitions:
-            todo |= _names(definitions[name])
+        todo |= {other for each in definitions.get(name, ()) for other in _names(each)}
     return bool(seen & edited)
+
+
+def _defined(block: list[ast.stmt]) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The classes and functions of a module, those under `if` and `try` too."""
+    for each in block:
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield each
+        elif isinstance(each, ast.If | ast.Try):
+            handled = [part for handler in getattr(each, "handlers", ()) for part in handler.body]
+            yield from _defined([*each.body, *handled, *each.orelse, *getattr(each, "finalbody", ())])
 
 
 def _names(node: ast.AST) -> set[str]:

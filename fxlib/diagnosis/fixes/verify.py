@@ -17,11 +17,14 @@ from fxlib.diagnosis.fixes.reload import registrations_dropped
 from fxlib.diagnosis.fixes.sides import Side, Tried
 from fxlib.diagnosis.fixes.users import uses
 from fxlib.diagnosis.fixes.verdict import Target, Verdict
+from fxlib.diagnosis.rules import RULES
+from fxlib.ir.modules import copy_of
 
-__all__ = ["Checker", "mark", "verify"]
+__all__ = ["MOVING", "Checker", "mark", "verify"]
 
 _SLOW = 1.0  # seconds for one fix; above it the first proven one of a finding is enough
 _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of the trace
+MOVING = ("wrap", "lift")  # those that do so in the code
 _OTHERS = 0.3  # seconds for further inputs of each other model that an edit concerns
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
 
@@ -120,8 +123,12 @@ class Checker(Differences):
             self._compare_parameters(verdict, fix, before, after)
             self._compare_trace(verdict, fix, after)
             self._compare_branches(verdict, fix)
+            # A silent finding says that the graph has to become another one.
+            hides = fix.kind in MOVING and any(RULES[each.code].loud for each in wanted)
             if not kept:
-                self._compare_others(verdict, fix)
+                self._compare_others(verdict, fix, hides)
+            if hides and verdict.same_eager and not before.report.traces and self._is_evaluated_otherwise(after, fix):
+                verdict.hazard = "its graph in eval mode, which is traced as it is, then has other nodes"
         if len(wanted) > 1 and verdict.same_eager and not verdict.side_effects:
             self._kept.update(fix.edits)
         before.tried[key] = Tried(after.report.findings, replace(verdict), verdict.gone)
@@ -205,11 +212,10 @@ class Checker(Differences):
         lines = known.verdict.moved_to
         return [each for each in known.findings if each.span is not None and own_place(each).line in lines]
 
-    def _compare_others(self, verdict: Verdict, fix: Fix) -> None:
+    def _compare_others(self, verdict: Verdict, fix: Fix, hides: bool) -> None:
         """Compare both texts on the other models of the file that use what the fix changes: as a base class, as a part,
-        or by reading state that it writes."""
+        or by reading state that it writes. If it ``hides`` code from traces, their graphs are compared, too."""
         same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
-        hides = fix.kind in _HIDING and bool(fix.edits)
         for other in self._others if verdict.same_eager and (hides or not same) else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
                 continue
@@ -251,11 +257,23 @@ class Checker(Differences):
             self._nodes = self._traced({}, fix)
         return bool(self._nodes) and self._traced(apply_fix(fix, self.read), fix) != self._nodes
 
+    def _is_evaluated_otherwise(self, after: Side, fix: Fix) -> bool:
+        """The same of this model in eval mode."""
+        if self._nodes is None:
+            self._nodes = self._operations(copy_of(self.before.model).eval(), fix)
+        return bool(self._nodes) and self._operations(copy_of(after.model).eval(), fix) != self._nodes
+
     def _traced(self, texts: dict[str, str], fix: Fix) -> Counter[tuple[str, str]]:
         """The operations of the graph that a text gives; none if it is not traced."""
         try:
             with self._names_of(texts) as namespace:
-                graph = self._trace(self._made(namespace)[0].eval(), fix).graph
+                return self._operations(self._made(namespace)[0].eval(), fix)
+        except Exception:
+            return Counter()
+
+    def _operations(self, model: Any, fix: Fix) -> Counter[tuple[str, str]]:
+        try:
+            graph = self._trace(model, fix).graph
         except Exception:
             return Counter()
         return Counter((node.op, node._pretty_print_target(node.target)) for node in graph.nodes)

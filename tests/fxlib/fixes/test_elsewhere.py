@@ -195,6 +195,12 @@ def test_moved_code_does_what_it_did(name, tmp_path):
             assert torch.equal(after["Net"]()(x), before["Net"]()(x))
 
 
+def test_a_model_that_is_traced_in_eval_mode_keeps_its_graph(tmp_path):
+    text = net("y = x + 1\nif self.training and x.sum() > 0:\n    y = y * 2\nreturn y\n")
+    fix = settled(checker_for(tmp_path, text), "FX101")["lift-block"]
+    assert not fix.preferred and fix.hazard == "its graph in eval mode, which is traced as it is, then has other nodes"
+
+
 @pytest.mark.parametrize(("other", "keeps"), [("Other()", False), ("Net()", True)])
 def test_a_model_that_is_traced_keeps_its_graph(tmp_path, other, keeps):
     checker = checker_for(tmp_path, net("return gate(x, x.sum() > 0)\n") + GATED)

@@ -56,12 +56,9 @@ def wrap(site: Site) -> list[Draft]:
 def _unless_called(site: Site, builtin: str) -> str | None:
     """A wrapped builtin is recorded wherever the file calls it, also with a list of traced values, whose length tracing
     knows."""
-    called = (
-        each
-        for each in ast.walk(site.source.tree)
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == builtin
-    )
-    elsewhere = any(each not in site.nearest(ast.Call) for each in called)
+    here = [each.func for each in site.nearest(ast.Call)]
+    named = (each for each in ast.walk(site.source.tree) if isinstance(each, ast.Name) and each.id == builtin)
+    elsewhere = any(each not in here for each in named)
     return f"right only if no other model needs `{builtin}()` of this file while tracing" if elsewhere else None
 
 
