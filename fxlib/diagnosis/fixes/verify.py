@@ -260,7 +260,7 @@ class Checker(Differences):
     def _is_evaluated_otherwise(self, after: Side, fix: Fix) -> bool:
         """The same of this model in eval mode."""
         if self._nodes is None:
-            self._nodes = self._operations(copy_of(self.before.model).eval(), fix)
+            self._nodes = self._traced({}, fix)  # executed again: what the file wraps is forgotten by now
         return bool(self._nodes) and self._operations(copy_of(after.model).eval(), fix) != self._nodes
 
     def _traced(self, texts: dict[str, str], fix: Fix) -> Counter[tuple[str, str]]:
