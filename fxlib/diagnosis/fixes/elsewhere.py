@@ -17,7 +17,8 @@ __all__ = ["mentioned"]
 
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _UP = 5  # folders above a file in which its project may begin
-_FILES, _BYTES = 3000, 24_000_000  # that are read of a project, and of a file a million
+_FILES, _BYTES = 3000, 24_000_000  # that are read of a project
+_LARGEST = 1_000_000  # and of a file
 _NOTEBOOK = 30_000_000  # with its pictures
 _SUFFIXES = (".py", ".ipynb", ".pyi", ".sh", ".yaml", ".yml", "Makefile", "Dockerfile")
 _OTHERS = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "env", "build", "dist"})
@@ -69,7 +70,7 @@ def _texts(folder: str, root: str, now: int) -> list[tuple[str, bytes]]:
     found, left = [], _BYTES
     for path in dict.fromkeys([*_files(folder), *_files(root)]):
         try:
-            most = _NOTEBOOK if path.endswith(".ipynb") else _BYTES // 24
+            most = _NOTEBOOK if path.endswith(".ipynb") else _LARGEST
             if left <= 0 or os.path.getsize(path) > most:
                 continue
             text = Path(path).read_bytes()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fxlib.diagnosis.comparison.sides import Tracing
 from fxlib.diagnosis.engine.raised import text_of
 from fxlib.diagnosis.fixes import apply_fix, own_place, propose
 from fxlib.diagnosis.fixes.differences import Differences
@@ -27,6 +28,9 @@ _HIDING = ("wrap", "leaf", "lift")  # kinds of fixes that keep a place out of th
 MOVING = ("wrap", "lift")  # those that do so in the code
 _OTHERS = 0.3  # seconds for further inputs of each other model that an edit concerns
 _UNPROVEN = 3  # fixes of one finding that are offered although nothing could be compared
+
+
+Nodes = Counter[tuple[str, str]]
 
 
 class Checker(Differences):
@@ -72,7 +76,7 @@ class Checker(Differences):
         self._kept: set[Edit] = set()
         """Edits of several fixes in one text that computed the same as the text before: then each of them does."""
         self._works = True
-        self._nodes: Counter[tuple[str, str]] | None = None
+        self._nodes: list[Nodes] | None = None
 
     def verify(self, fix: Fix, finding: Any, *more: Any) -> Verdict:
         """Apply ``fix``, for ``finding`` and what else it is to fix, and return the verdict; it is ``failed`` if the
@@ -127,7 +131,7 @@ class Checker(Differences):
             hides = fix.kind in MOVING and any(RULES[each.code].loud for each in wanted)
             if not kept:
                 self._compare_others(verdict, fix, hides)
-            if hides and verdict.same_eager and not before.report.traces and self._is_evaluated_otherwise(after, fix):
+            if hides and verdict.same_eager and not before.report.traces and self.is_traced_otherwise(fix, after):
                 verdict.hazard = "its graph in eval mode, which is traced as it is, then has other nodes"
         if len(wanted) > 1 and verdict.same_eager and not verdict.side_effects:
             self._kept.update(fix.edits)
@@ -251,32 +255,35 @@ class Checker(Differences):
         self._compare_numbers(verdict, self._before, after)
         return verdict.note if verdict.same_eager is False or verdict.side_effects else None
 
-    def is_traced_otherwise(self, fix: Fix) -> bool:
-        """Whether the model is traced without the fix, and into other nodes than with it."""
+    def is_traced_otherwise(self, fix: Fix, after: Side | None = None) -> bool:
+        """Whether the model, as it is or in eval mode, is traced without the fix, and into other nodes than with it.
+        ``after``: the side with it, if there is one."""
         if self._nodes is None:
-            self._nodes = self._traced({}, fix)
-        return bool(self._nodes) and self._traced(apply_fix(fix, self.read), fix) != self._nodes
+            self._nodes = self._traced({}, fix)  # executed again: what the file wraps may be forgotten by now
+        if not any(self._nodes):
+            return False
+        new = self._traced(apply_fix(fix, self.read), fix) if after is None else self._nodes_of(after.model, fix)
+        return any(before and before != now for before, now in zip(self._nodes, new, strict=True))
 
-    def _is_evaluated_otherwise(self, after: Side, fix: Fix) -> bool:
-        """The same of this model in eval mode."""
-        if self._nodes is None:
-            self._nodes = self._traced({}, fix)  # executed again: what the file wraps is forgotten by now
-        return bool(self._nodes) and self._operations(copy_of(after.model).eval(), fix) != self._nodes
-
-    def _traced(self, texts: dict[str, str], fix: Fix) -> Counter[tuple[str, str]]:
-        """The operations of the graph that a text gives; none if it is not traced."""
+    def _traced(self, texts: dict[str, str], fix: Fix) -> list[Nodes]:
         try:
             with self._names_of(texts) as namespace:
-                return self._operations(self._made(namespace)[0].eval(), fix)
+                return self._nodes_of(self._made(namespace)[0], fix)
         except Exception:
-            return Counter()
+            return [Nodes()] * 2
 
-    def _operations(self, model: Any, fix: Fix) -> Counter[tuple[str, str]]:
-        try:
-            graph = self._trace(model, fix).graph
-        except Exception:
-            return Counter()
-        return Counter((node.op, node._pretty_print_target(node.target)) for node in graph.nodes)
+    def _nodes_of(self, model: Any, fix: Fix) -> list[Nodes]:
+        """The nodes of a model's graph, as it is and in eval mode; none if torch.fx would not trace it."""
+        tracing = Tracing(self._concrete(fix.settings), frozenset(self._leaves(fix.settings)), self.tracer)
+        found = []
+        for made in (model, copy_of(model).eval()):
+            try:
+                graph = tracing.trace(made, tracing.new()).graph
+            except Exception:
+                found.append(Nodes())
+            else:
+                found.append(Nodes((node.op, node._pretty_print_target(node.target)) for node in graph.nodes))
+        return found
 
 
 def mark(fix: Fix, finding: Any) -> Any:
