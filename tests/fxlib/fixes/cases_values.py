@@ -148,6 +148,13 @@ VALUES = {
         0,
     ),
     "floor-size": ("floor-div", net("return x * «int(x.shape[1])»\n"), X, ["x * x.shape[1]"], 0),
+    "floor-unpacked": (
+        "floor-div",
+        net("b, c = x.shape[:2]\nreturn x * («int(c)»**(-0.5))\n"),
+        X,
+        ["x * (c**(-0.5))"],
+        0,
+    ),
     "ceil": ("floor-div", net("return x * «math.ceil(x.shape[1] / 3)»\n", NUMPY), X, ["x * (-(-x.shape[1] // 3))"], 0),
     "convert": (
         "wrap-conversion",

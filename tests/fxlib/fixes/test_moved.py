@@ -237,6 +237,7 @@ CASES = {
         of("return x * «scale(x)»\n", before="\ntry:\n    from ops import scale\nexcept ImportError:\n    pass\n"),
         "has no `scale`",
     ),
+    "a size that is unpacked": ("floor-div", of("b, c = x.shape\nreturn x * «int(c)» ** -0.5\n"), None),
     "a builtin": ("wrap", of("return x * «len(x)»\n"), None),
     "a builtin that others call": (
         "wrap",

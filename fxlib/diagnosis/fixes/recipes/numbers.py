@@ -43,9 +43,9 @@ def floor_div(site: Site) -> list[Draft]:
             edit = site.source.replace(call, text)
             hazard = None if sure else _INTS
             return [Draft(f"Divide integers: {text}", [edit], note, first=True, hazard=hazard)]
-        if name == "int" and _looks_like_size(argument):
-            edit = site.source.replace(call, site.text(argument))
-            hazard = None if is_size(site, argument) else "right only if it is an int already"
+        if name == "int" and ((sure := is_size(site, argument)) or _looks_like_size(argument)):
+            edit = site.source.replace(call, site.operand(argument))
+            hazard = None if sure else "right only if it is an int already"
             return [Draft("Drop int(): a size is an int already", [edit], first=True, hazard=hazard)]
     return []
 
