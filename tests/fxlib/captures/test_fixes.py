@@ -140,19 +140,18 @@ def test_a_class_among_the_inputs_is_registered(made, tmp_path):
     assert refused("export", before.Net(), eval(inputs, vars(before))) is not None
 
 
-@pytest.mark.parametrize("change", ["x = x * 0 + 1", "x = x[:0]", "x = -x"])
-def test_a_loop_that_is_left_computes_the_same(change, tmp_path):
+def test_a_loop_that_is_left_computes_the_same(tmp_path):
     """Also if it is never left, left at once, or never ends."""
     for name in ("leave-to-mask", "leave-to-mask return"):
         before = load(MODELS[name], tmp_path)
         checker = CaptureChecker("export", before.__file__, "Net()", INPUTS)
         best = next(fix for fix in checker.settle(checker.before.report.findings[0]) if fix.proven)
         after = load(apply_fix(best, checker.read)[before.__file__], tmp_path)
-        scope = {"x": eval(INPUTS)}
-        exec(change, scope)
         old, new = before.Net(), after.Net()
         new.load_state_dict(old.state_dict())
-        torch.testing.assert_close(new(scope["x"]), old(scope["x"]))
+        x = eval(INPUTS)
+        for other in (x * 0 + 1, x[:0], -x):
+            torch.testing.assert_close(new(other), old(other))
 
 
 def test_a_case_that_is_not_empty_by_nature_stays(tmp_path):
