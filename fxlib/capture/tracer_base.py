@@ -210,6 +210,9 @@ class TracerBase(SiteTaker):
         wished = {} if name is None else {"name": name}
         return self.create_proxy(kind, target, args, kwargs, **wished)  # type: ignore[arg-type]
 
+    def _wrapped(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A function that is wrapped was recorded; a diagnosis looks at the arguments as they were."""
+
     def _lowered(self, what: str, kind: type[_A], values: _A) -> _A:
         """The arguments of one operation, as a node takes them."""
         lowered = self.create_arg(values)

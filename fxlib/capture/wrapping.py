@@ -139,6 +139,7 @@ def _recording(function: Callable[..., Any], op: str, target: Target) -> Callabl
         recorded = traced.tracer._emit(op, target, args, kwargs)
         if target is function:
             recorded.node.meta["is_wrapped"] = True
+            traced.tracer._wrapped(recorded.node, args, kwargs)
         return recorded
 
     setattr(leaf, _MARK, function)

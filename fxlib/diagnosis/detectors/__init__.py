@@ -16,6 +16,7 @@ from fxlib.diagnosis.detectors import (
     modes,
     module_state,
     moments,
+    opaque,
     own_state,
     shared_state,
     surroundings,
@@ -49,6 +50,7 @@ LOOKERS = _joined([probes.LOOKERS, *(module.LOOKERS for module in _AT_PROBES)])
 ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *module_state.ON_GRAPH,
     *graph_checks.ON_GRAPH,
+    *opaque.ON_GRAPH,
     *surroundings.ON_GRAPH,
     *aliasing.ON_GRAPH,
     *interface.ON_GRAPH,

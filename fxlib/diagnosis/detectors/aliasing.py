@@ -10,6 +10,7 @@ import torch
 
 from fxlib.diagnosis.engine.forms import surrounding_statement
 from fxlib.diagnosis.engine.search import Search
+from fxlib.diagnosis.engine.writes import VIEWS
 from fxlib.diagnosis.report import Related
 from fxlib.ir.node import Node
 from fxlib.shapes import TensorMeta
@@ -33,28 +34,6 @@ _OPERATORS = frozenset(
         operator.matmul,
     }
 )
-# Those that always return a view; reshape, flatten and contiguous may copy.
-_VIEWS = frozenset(
-    {
-        "view",
-        "transpose",
-        "t",
-        "permute",
-        "squeeze",
-        "unsqueeze",
-        "expand",
-        "narrow",
-        "select",
-        "detach",
-        "view_as",
-        "expand_as",
-        "chunk",
-        "split",
-        "unbind",
-        "swapaxes",
-        "movedim",
-    }
-)
 _VIEW_FUNCTIONS = frozenset(
     {
         torch.transpose,
@@ -74,7 +53,7 @@ _VIEW_FUNCTIONS = frozenset(
 
 def _viewed(node: Node) -> Any:
     """The node that ``node`` is a view of, or None."""
-    table = {"call_method": _VIEWS, "call_function": _VIEW_FUNCTIONS}.get(node.op, frozenset())
+    table = {"call_method": VIEWS, "call_function": _VIEW_FUNCTIONS}.get(node.op, frozenset())
     if node.target in table:
         return node.args[0] if node.args else None
     if node.op == "call_function" and node.target is operator.getitem and _basic(node.args[1]):

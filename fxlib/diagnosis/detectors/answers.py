@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.detectors.opaque import asked
 from fxlib.diagnosis.engine.forms import called_name, is_none_test
 from fxlib.diagnosis.engine.frames import users_frame
 from fxlib.diagnosis.engine.place import Place
@@ -94,6 +95,8 @@ def _none(run: Run, place: Place, value: Proxy, text: str, outcome: str) -> None
     elif node.op == "placeholder":
         says = f"`{text}` is a Proxy while tracing, so calls that leave it out follow the same branch"
         run.add("FX201", place, says, node=node.name, severity="info", data=data)
+    else:
+        asked(run, place, value, none=True)
 
 
 def _outcome(place: Place) -> str:
@@ -113,27 +116,25 @@ def type_test(run: Run, probe: Probe, value: Any) -> None:
         value = next((each for each in value if isinstance(each, Proxy)), None)
     if not isinstance(value, Proxy):
         return
-    known = run.value(value)
-    detail = ""
+    detail = _of_type(name, place, value, run.value(value))
+    if detail is None:
+        asked(run, place, value)
+    else:
+        run.add("FX202", place, detail=detail, node=value.node.name)
+
+
+def _of_type(name: str, place: Place, value: Proxy, known: Any) -> str | None:
+    """What the answer is while tracing and in a normal run; None where it is the same, or nobody knows."""
     if name == "isinstance" and len(place.node.args) == 2:
         kind = _evaluate(place.node.args[1], users_frame())
-        if kind is None:
-            return
         try:
-            traced = isinstance(value, kind)
-            real = _is_instance(known, kind)
-        except TypeError:
-            return
-        if traced == real:
-            return
-        detail = f"Tracing gets {traced}, a normal run {real}"
-    elif name == "is_tensor":
-        if not isinstance(known, (TensorMeta, Unknown)):
-            return
-        detail = "Tracing gets False, a normal run True"
-    elif name.startswith("has_torch_function"):
-        detail = "Tracing gets True, a normal run False"
-    run.add("FX202", place, detail=detail, node=value.node.name)
+            traced, real = isinstance(value, kind), _is_instance(known, kind)
+        except TypeError:  # also where the kind is unknown
+            return None
+        return f"Tracing gets {traced}, a normal run {real}" if traced != real else None
+    if name == "is_tensor":
+        return "Tracing gets False, a normal run True" if isinstance(known, (TensorMeta, Unknown)) else None
+    return "Tracing gets True, a normal run False" if name.startswith("has_torch_function") else ""
 
 
 def matched(run: Run, probe: Probe, value: Any) -> None:
@@ -153,6 +154,8 @@ def matched(run: Run, probe: Probe, value: Any) -> None:
             if traced != real:
                 detail = f"Tracing gets {traced}, a normal run {real}"
                 run.add("FX202", where, detail=detail, node=item.node.name)
+            else:
+                asked(run, where, item)
 
 
 def _kind_of(pattern: ast.pattern) -> type:
@@ -216,6 +219,7 @@ def attribute_test(run: Run, probe: Probe, value: Any) -> None:
     else:
         attribute = call.args[1].value if len(call.args) > 1 and isinstance(call.args[1], ast.Constant) else None
         if isinstance(attribute, str) and _has(known, attribute):
+            asked(run, place, value)
             return
         detail = f"A normal run finds no `{attribute}`" if isinstance(attribute, str) else ""
     run.add("FX203", place, detail=detail, node=value.node.name)
@@ -239,18 +243,21 @@ def same(run: Run, probe: Probe, value: Any) -> None:
 def other(run: Run, probe: Probe, value: Any) -> None:
     """FX231: ``is`` of a Proxy and an object is False; a normal run sees the argument's value, or its default."""
     left = run.notes.waiting.pop(("same", id(getattr(probe.node, "parent", None))), _NOTHING)
-    if left is _NOTHING or isinstance(left, Proxy) == isinstance(value, Proxy):
+    if left is _NOTHING:
         return
+    place = outer(run.place_of_probe(probe))
     proxy, real = (left, value) if isinstance(left, Proxy) else (value, left)
+    if not isinstance(proxy, Proxy):
+        return
     known = run.value(proxy)
     argument = str(proxy.node.target) if proxy.node.op == "placeholder" else None
-    place = outer(run.place_of_probe(probe))
-    if _plain(known) and known is real:
-        detail = f"In a normal run it is {show(known)}"
-        run.add("FX231", place, detail=detail, node=proxy.node.name, data={"argument": argument})
+    facts: dict[str, Any] = {"node": proxy.node.name, "data": {"argument": argument}}
+    if not isinstance(real, Proxy) and _plain(known) and known is real:
+        run.add("FX231", place, detail=f"In a normal run it is {show(known)}", **facts)
+    elif asked(run, place, proxy) or asked(run, place, real):
+        return
     elif isinstance(real, _SINGLE) and (isinstance(known, Unknown) or (argument is not None and _plain(known))):
-        detail = f"The graph is wrong for {show(real)}"
-        run.add("FX231", place, detail=detail, node=proxy.node.name, severity="info", data={"argument": argument})
+        run.add("FX231", place, detail=f"The graph is wrong for {show(real)}", severity="info", **facts)
 
 
 def store(run: Run, probe: Probe, value: Any) -> None:

@@ -19,14 +19,15 @@ from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
-from fxlib.diagnosis.engine.trees import function_tree, text_of
+from fxlib.diagnosis.engine.trees import text_of
 from fxlib.diagnosis.engine.values import Unknown, show
+from fxlib.diagnosis.engine.writes import MAYBE_VIEWS, writes_of
 from fxlib.diagnosis.report import Mutation, Related
 from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
-__all__ = ["ON_GRAPH"]
+__all__ = ["ON_GRAPH", "base_of"]
 
 _Packet = torch._ops.OpOverloadPacket
 _PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
@@ -36,29 +37,6 @@ _IN_PLACE = frozenset(
     if name.startswith("i")
     and name[1:]
     in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
-)
-_VIEWS = frozenset(
-    {
-        "view",
-        "reshape",
-        "transpose",
-        "t",
-        "permute",
-        "squeeze",
-        "unsqueeze",
-        "flatten",
-        "expand",
-        "narrow",
-        "select",
-        "detach",
-        "contiguous",
-        "view_as",
-        "expand_as",
-        "__getitem__",
-        "chunk",
-        "split",
-        "unbind",
-    }
 )
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear)
@@ -216,12 +194,12 @@ def _works_in_place(module: Any) -> bool:
     return own.get("inplace", getattr(type(module), "inplace", False)) is True
 
 
-def _base(run: Run, node: Any) -> Any:
+def base_of(run: Run, node: Any) -> Any:
     """The base of a chain of views and in-place results."""
     for _ in range(64):
         if not isinstance(node, Node) or not node.args:
             return node
-        if (node.op == "call_method" and node.target in _VIEWS) or (
+        if (node.op == "call_method" and node.target in MAYBE_VIEWS) or (
             node.op == "call_function"
             and (
                 node.target in (operator.getitem, torch.flatten, torch.transpose, torch.unsqueeze, torch.squeeze)
@@ -245,7 +223,7 @@ def mutation(search: Search) -> None:
         written = _written(run, node)
         if written is None:
             continue
-        base = _base(run, written)
+        base = base_of(run, written)
         if not isinstance(base, Node):
             continue
         if node.target == "requires_grad_" and base is not written:
@@ -272,25 +250,8 @@ def unused_helpers(search: Search) -> None:
     run = search.best
     for node in run.nodes:
         unused = node.op == "call_function" and not node.users and node.meta.get("is_wrapped")
-        if unused and _writes_argument(node.target):
+        if unused and writes_of(node.target).tensors:
             run.add("FX224", run.place_of_node(node), node=node.name)
-
-
-def _writes_argument(function: Any) -> bool:
-    function = inspect.unwrap(function) if callable(function) else function
-    code = getattr(function, "__code__", None)
-    tree = function_tree(code) if code is not None else None
-    if tree is None:
-        return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr.endswith("_") and not node.func.attr.endswith("__"):
-                return True
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(target, ast.Subscript) for target in targets):
-                return True
-    return False
 
 
 def devices(search: Search) -> None:

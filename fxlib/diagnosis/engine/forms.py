@@ -14,11 +14,14 @@ __all__ = [
     "catching",
     "form_of",
     "is_none_test",
+    "may_catch",
     "raises_again",
     "surrounding_statement",
     "wanted_truth",
 ]
 
+# Other context managers may suppress an exception of their block.
+_CATCHING_NOTHING = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "autocast", "device"}
 _FUNCTION_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
 MOMENTS = frozenset(
@@ -93,11 +96,26 @@ def surrounding_statement(node: Any) -> Any:
     return node
 
 
-def catching(node: Any, error: type[BaseException]) -> Any:
+def may_catch(node: ast.AST) -> bool:
+    """Whether an exception in a statement may end there."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return not all(_catches_nothing(item.context_expr) for item in node.items)
+    return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
+
+
+def _catches_nothing(manager: ast.expr) -> bool:
+    called = called_name(manager).split(".")
+    return called[-1] in _CATCHING_NOTHING and (len(called) == 1 or called[0] == "torch")
+
+
+def catching(node: Any, error: type[BaseException] | None) -> Any:
     """The handler, or the call of ``suppress``, within the function of ``node`` that would swallow ``error`` raised
-    there. One that re-raises does not count."""
+    there. One that re-raises does not count. None stands for any exception, which an unknown context may swallow,
+    too."""
     below = node
     for above in ancestors(node):
+        if error is None and isinstance(above, ast.With) and below in above.body and may_catch(above):
+            return above
         if isinstance(above, ast.Try) and below in above.body:
             for handler in above.handlers:
                 if _catches(handler.type, error):
@@ -119,8 +137,8 @@ def raises_again(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(node, ast.Raise) for statement in handler.body for node in ast.walk(statement))
 
 
-def _catches(kind: Any, error: type[BaseException]) -> bool:
-    if kind is None:
+def _catches(kind: Any, error: type[BaseException] | None) -> bool:
+    if kind is None or error is None:
         return True
     names = kind.elts if isinstance(kind, ast.Tuple) else [kind]
     bases = {base.__name__ for base in error.__mro__}

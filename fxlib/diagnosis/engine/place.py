@@ -95,9 +95,9 @@ def _enclosing_tree(site: Site, original: dict[CodeType, CodeType]) -> Any:
     return None
 
 
-def catcher(place: Place, error: type[BaseException], original: dict[CodeType, CodeType]) -> Any:
-    """The handler in the user's code that would swallow ``error`` raised at ``place``; handlers that re-raise do not
-    count."""
+def catcher(place: Place, error: type[BaseException] | None, original: dict[CodeType, CodeType]) -> Any:
+    """The handler in the user's code that would swallow ``error`` raised at ``place`` (None: any exception); handlers
+    that re-raise do not count."""
     site: Any = place.site
     node = place.node
     while site is not None:

@@ -152,8 +152,8 @@ class Run:
         """The probe that saw ``value`` last, if no other probe of a question has reported since."""
         return self.asking[0] if self.asking is not None and self.asking[1] is value else None
 
-    def catcher(self, place: Place, error: type[BaseException]) -> Any:
-        """The user's own handler that would swallow ``error`` raised at ``place``."""
+    def catcher(self, place: Place, error: type[BaseException] | None) -> Any:
+        """The user's own handler that would swallow ``error`` raised at ``place``; see `catcher`."""
         return catcher(place, error, self.subject.instrumentation.original)
 
     def module(self, node: Node) -> Any:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -55,6 +56,17 @@ def nodes_of(value: Any, known: dict[int, Any] | None = None) -> Any:
         found = [nodes_of(each, known) for each in value]
     known[id(value)] = found
     return found
+
+
+def _altered(value: Any, depth: int = 4) -> type | None:
+    """The first class of a container that a graph does not keep: it has plain lists, dictionaries and tuples, and named
+    tuples."""
+    if not isinstance(value, (list, tuple, dict)) or not depth:
+        return None
+    if type(value) not in (list, tuple, dict) and not hasattr(value, "_fields"):
+        return type(value)
+    items = value.values() if isinstance(value, dict) else value
+    return next((kind for each in items if (kind := _altered(each, depth - 1)) is not None), None)
 
 
 class Returned(NamedTuple):
@@ -128,6 +140,8 @@ class ContinuingTracer(StrictTracer):
         """Whether a user's function may change the mode; it is then checked at each operation."""
         self.returned: list[Returned] = []
         """Results of calls of submodules and functions."""
+        self.altered: dict[Node, type] = {}
+        """Calls of wrapped functions that get a plain container in the graph, and its class in a normal run."""
         self._modes = _modes()
         self._paths_of_strangers: dict[nn.Module, str] = {}
         self._thread = threading.get_ident()
@@ -158,6 +172,10 @@ class ContinuingTracer(StrictTracer):
         site = super()._take_site(sys._getframe(1))
         if site is not None and site[2] is not None:
             self.returned.append(Returned(self.graph._root._prev, site[2], nodes_of(value)))
+
+    def _wrapped(self, node: Node, args: tuple[Any, ...], kwargs: Any) -> None:
+        if isinstance(node.target, FunctionType) and (kind := _altered((args, dict(kwargs)))) is not None:
+            self.altered[node] = kind
 
     def to_bool(self, obj: Proxy) -> bool:
         return self.answers.truth(obj)

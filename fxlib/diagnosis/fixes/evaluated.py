@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from fxlib.diagnosis.engine.forms import may_catch
 from fxlib.diagnosis.fixes.source import FunctionNode
 
-__all__ = ["always", "evaluated", "may_catch"]
-
-# Other context managers may suppress an exception of their block.
-_CATCHING_NOTHING = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "autocast", "device"}
+__all__ = ["always", "evaluated"]
 
 
 def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -21,18 +19,6 @@ def always(block: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from always(statement.body)
         if any(isinstance(each, ast.Return | ast.Raise | ast.Break | ast.Continue) for each in ast.walk(statement)):
             return
-
-
-def may_catch(node: ast.AST) -> bool:
-    """Whether an exception in a statement may end there."""
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return not all(_catches_nothing(item.context_expr) for item in node.items)
-    return isinstance(node, ast.Try | getattr(ast, "TryStar", ast.Try))
-
-
-def _catches_nothing(manager: ast.expr) -> bool:
-    called = ast.unparse(manager.func).split(".") if isinstance(manager, ast.Call) else []
-    return bool(called) and called[-1] in _CATCHING_NOTHING and (len(called) == 1 or called[0] == "torch")
 
 
 def evaluated(statement: ast.stmt | ast.expr) -> Iterator[ast.AST]:

@@ -7,8 +7,9 @@ import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fxlib.diagnosis.engine.forms import may_catch
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
-from fxlib.diagnosis.fixes.evaluated import always, evaluated, may_catch
+from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.imports import wrap_call
 from fxlib.diagnosis.fixes.members import self_chain, self_name
 from fxlib.diagnosis.fixes.names import Flow, analyse, surely_bound

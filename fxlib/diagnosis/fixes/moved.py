@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from textwrap import dedent
 
+from fxlib.diagnosis.engine.forms import may_catch
 from fxlib.diagnosis.fixes.attributes import is_kept, is_tensor_of
 from fxlib.diagnosis.fixes.calls import is_pure, looking
 from fxlib.diagnosis.fixes.edits import Edit
-from fxlib.diagnosis.fixes.evaluated import may_catch
 from fxlib.diagnosis.fixes.given import taken_away, to_name
 from fxlib.diagnosis.fixes.members import self_name
 from fxlib.diagnosis.fixes.source import FunctionNode, Source

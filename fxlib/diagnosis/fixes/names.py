@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from fxlib.diagnosis.fixes.evaluated import may_catch
+from fxlib.diagnosis.engine.forms import may_catch
 from fxlib.diagnosis.fixes.members import is_member_call, self_chain, self_name
 from fxlib.diagnosis.fixes.source import FunctionNode, Source
 

@@ -129,6 +129,8 @@ class Checker(Differences):
             self._compare_branches(verdict, fix)
             # A silent finding says that the graph has to become another one.
             hides = fix.kind in MOVING and any(RULES[each.code].loud for each in wanted)
+            if fix.kind in MOVING:
+                verdict.hazard = left_out(after.report, before.report)
             if not kept:
                 self._compare_others(verdict, fix, hides)
             if hides and verdict.same_eager and not before.report.traces and self.is_traced_otherwise(fix, after):
@@ -220,7 +222,7 @@ class Checker(Differences):
         """Compare both texts on the other models of the file that use what the fix changes: as a base class, as a part,
         or by reading state that it writes. If it ``hides`` code from traces, their graphs are compared, too."""
         same = self._runs_as_before(apply_fix(fix, self.read), fix.settings)
-        for other in self._others if verdict.same_eager and (hides or not same) else ():
+        for other in self._others if verdict.same_eager and (fix.kind in MOVING or not same) else ():
             if not uses(other.construct, self.path, self.read, fix.edits):
                 continue
             checker = self._others[other]
@@ -233,6 +235,8 @@ class Checker(Differences):
                 verdict.same_eager = False
                 verdict.note = f"`{other.construct}` uses the edited code: {reason}"
                 return
+            if fix.kind in MOVING and verdict.hazard is None:
+                verdict.hazard = checker.leaves_out(fix)
             if hides and checker.is_traced_otherwise(fix):
                 verdict.hazard = f"the graph of `{other.construct}`, which is traced as it is, then has other nodes"
 
@@ -254,6 +258,18 @@ class Checker(Differences):
         verdict = Verdict()
         self._compare_numbers(verdict, self._before, after)
         return verdict.note if verdict.same_eager is False or verdict.side_effects else None
+
+    def leaves_out(self, fix: Fix) -> str | None:
+        """What the graph of the model then leaves out of its code."""
+
+        def report(texts: dict[str, str]) -> Any:
+            return self._side(texts, {}, lambda report: False).report
+
+        try:
+            after = report(apply_fix(fix, self.read))
+            return left_out(after, report({})) if left_out(after) else None
+        except Exception:
+            return None
 
     def is_traced_otherwise(self, fix: Fix, after: Side | None = None) -> bool:
         """Whether the model, as it is or in eval mode, is traced without the fix, and into other nodes than with it.
@@ -284,6 +300,14 @@ class Checker(Differences):
             else:
                 found.append(Nodes((node.op, node._pretty_print_target(node.target)) for node in graph.nodes))
         return found
+
+
+def left_out(after: Any, before: Any = None) -> str | None:
+    """What a graph leaves out because functions are one call each in it, and what the one before did not; see FX242."""
+    new, known = (
+        [f.message for f in report.findings if f.code == "FX242"] if report else [] for report in (after, before)
+    )
+    return next((each for each in new if each not in known), None)
 
 
 def mark(fix: Fix, finding: Any) -> Any:

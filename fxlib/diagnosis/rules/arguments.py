@@ -1,4 +1,4 @@
-"""FX219, FX220, FX223 to FX229 and FX238: the interface of the graph, and what later passes may do to it."""
+"""FX219, FX220, FX223 to FX229, FX238 and FX242: the interface of the graph, and what later passes may do to it."""
 
 from fxlib.diagnosis.rules.nets import HEAD, net
 from fxlib.diagnosis.rules.rule import Example, Rule, add
@@ -133,6 +133,47 @@ class Net(nn.Module):
         return y
 """,
         advice="Return the tensor and use the result",
+    ),
+    Rule(
+        "FX242",
+        "opaque-call",
+        "What a wrapped function does beside returning a tensor",
+        "{it} is one call in the graph, which does not do all that a normal run does",
+        "warning",
+        """A wrapped function is one call of the graph, and tracing does not run it. A list or dictionary among its
+arguments is made anew in each call of the graph, so what the function changes in it is lost. As information: code
+around the call asks whether the result is None, or of which type it is, which is answered once, while tracing; a
+handler around the call is not in the graph; a container of another class arrives as a plain list or dictionary; what
+the function changes elsewhere is read while tracing. Return what changes, and decide inside of the function.""",
+        bad=_FX
+        + """
+
+@torch.fx.wrap
+def add_penalty(losses, x):
+    losses.append(x.pow(2).mean())
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        losses = [x.mean()]
+        add_penalty(losses, x)  # <- here
+        return sum(losses)
+""",
+        good=_FX
+        + """
+
+@torch.fx.wrap
+def penalty(x):
+    return x.pow(2).mean()
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        losses = [x.mean()]
+        losses.append(penalty(x))
+        return sum(losses)
+""",
+        advice="Return the new value, and add it where the function is called",
     ),
     Rule(
         "FX225",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from fxlib.diagnosis.engine.forms import may_catch
 from fxlib.diagnosis.fixes.edits import Edit
-from fxlib.diagnosis.fixes.evaluated import evaluated, may_catch
+from fxlib.diagnosis.fixes.evaluated import evaluated
 from fxlib.diagnosis.fixes.fix import Draft, Site, recipe
 from fxlib.diagnosis.fixes.members import inputs_of
 from fxlib.diagnosis.fixes.tensors import is_tensor, is_tuple
