@@ -23,7 +23,18 @@ from fxlib.ir.node import Node
 
 __all__ = ["ON_GRAPH", "asked"]
 
-_VALUES = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp)
+_VALUES = (
+    ast.Tuple,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Compare,
+    ast.JoinedStr,
+    ast.List,
+    ast.Dict,
+    ast.Set,
+    ast.ListComp,
+    ast.DictComp,
+)
 _PICKS = (operator.getitem, getattr)
 
 
@@ -36,8 +47,15 @@ def _function(node: Node) -> FunctionType | None:
 def _origin(node: Node) -> tuple[FunctionType, Node, Any] | None:
     """The wrapped function that a value comes from, its call, and which of its results it is: None for the whole."""
     at, item = node, None
-    while at.op == "call_function" and at.target in _PICKS and isinstance(at.args[0], Node):
-        at, item = at.args[0], at.args[1]
+    while (
+        at.args
+        and isinstance(at.args[0], Node)
+        and (
+            (at.op == "call_function" and at.target in _PICKS)
+            or (at.op == "call_method" and not hasattr(torch.Tensor, str(at.target)))
+        )
+    ):
+        at, item = at.args[0], at.args[1] if len(at.args) > 1 else ""
     function = _function(at)
     return None if function is None else (function, at, item)
 
@@ -86,10 +104,9 @@ def _is_never_none(function: FunctionType, call: Node, item: Any) -> bool:
     for each in nodes:
         if isinstance(each, ast.Return):
             value = each.value
-            if isinstance(value, ast.Tuple):
-                if not isinstance(item, int):
-                    continue
-                value = value.elts[item] if -len(value.elts) <= item < len(value.elts) else None
+            if item is not None:
+                several = value.elts if isinstance(value, ast.Tuple) and isinstance(item, int) else []
+                value = several[item] if -len(several) <= item < len(several) else None
             if not is_value(value):
                 return False
     return True

@@ -55,6 +55,11 @@ WRAPPED = {
         "y, aux = f(x)\nreturn y if aux is None else aux",
         "aux is None",
     ),
+    "a key that is not there": (
+        "def f(x):\n    return {'y': x}\n",
+        "y = f(x).get('y')\nreturn x if y is None else y",
+        "y is None",
+    ),
     "never None": ("def f(x):\n    y = x * 2\n    return y\n", "y = f(x)\nreturn x if y is None else y", None),
     "a kind": (
         "def f(x):\n    return x * 2\n",
