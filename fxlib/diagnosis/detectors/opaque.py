@@ -105,8 +105,9 @@ def _is_never_none(function: FunctionType, call: Node, item: Any) -> bool:
         if isinstance(each, ast.Return):
             value = each.value
             if item is not None:
-                several = value.elts if isinstance(value, ast.Tuple) and isinstance(item, int) else []
-                value = several[item] if -len(several) <= item < len(several) else None
+                several = value.elts if isinstance(value, ast.Tuple) else []
+                there = isinstance(item, int) and -len(several) <= item < len(several)
+                value = several[item] if there else None
             if not is_value(value):
                 return False
     return True
