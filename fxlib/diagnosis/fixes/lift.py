@@ -205,7 +205,7 @@ def lift_statements(source: Source, block: list[ast.stmt], function: FunctionNod
     definition = "\n".join([f"def {name}({', '.join(parameters)}):", *texts])
     call = f"{name}({', '.join(arguments)})"
     replacement = f"return {call}" if ending else f"{', '.join(results)} = {call}"
-    start, end = source.range_of(block[0])[0], source.range_of(block[-1])[1]
+    start, end = source.range_of(block[0])[0], source.line_end(block[-1])
     return Lift(
         name,
         [

@@ -8,7 +8,7 @@ import pytest
 
 from fxlib.diagnosis.fixes import propose
 
-from .marked import HEAD, Marked, fixes_of, net, unmark
+from .marked import HEAD, Marked, applied, fixes_of, net, unmark
 
 BLOCK = "lift-block"
 IF = "if «ids.max() > self.k»:\n"
@@ -264,6 +264,12 @@ def test_a_line_that_a_path_of_self_is_broken_in_moves_alone():
     text = of("y = x\nif «(ids.max() > self\n        .k)»:\n    y = y * 2\nprint('done')\nreturn y\n")
     (edit,) = (each for each in fixes_of(BLOCK, text)[0][0].edits if "def " in each.text)
     assert "done" not in edit.text
+
+
+def test_a_comment_after_the_last_line_moves_with_it():
+    fixes, files = fixes_of(BLOCK, of("y = x\nif «ids.max() > self.k»:\n    y = y * 2  # twice\nreturn y  # done\n"))
+    (after,) = applied(fixes[0], files).values()
+    assert after.count("# twice") == after.count("# done") == 1
 
 
 def test_a_submodule_of_the_package_keeps_its_name(tmp_path):
