@@ -373,18 +373,7 @@ def _span(run: Run, node: Node) -> Span | None:
     return None if place is None else place.span
 
 
-def computed_once(search: Search) -> None:
-    """FX235: a constant that was computed from parameters."""
-    run = search.best
-    names = {name: value for value, name in run.tracer.tensor_attrs.items() if isinstance(value, torch.Tensor)}
-    for node in run.nodes:
-        value = names.get(str(node.target)) if node.op == "get_attr" else None
-        if value is not None and value.grad_fn is not None:
-            run.add("FX235", run.place_of_node(node), node=node.name)
-
-
 ON_GRAPH = (
-    computed_once,
     misfits,
     unknown_methods,
     mutation,
