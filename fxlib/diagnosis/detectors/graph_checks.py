@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fxlib.diagnosis.engine.on_meta import runs_on_meta
-from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.place import Place, within
 from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
@@ -236,18 +236,21 @@ def _base(run: Run, node: Any) -> Any:
     return node
 
 
+def writes(run: Run) -> Iterator[tuple[Node, Any, Node]]:
+    """The nodes that write in place: each with what it writes to, and the node whose memory that is."""
+    for node in run.nodes:
+        written = _written(run, node)
+        if written is not None and isinstance(base := _base(run, written), Node):
+            yield node, written, base
+
+
 def mutation(search: Search) -> None:
     """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, even those into
     values that nothing else reads."""
     run = search.best
-    writes = run.notes.mutations
-    for node in run.nodes:
-        written = _written(run, node)
-        if written is None:
-            continue
-        base = _base(run, written)
-        if not isinstance(base, Node):
-            continue
+    found = run.notes.mutations
+    lost = [each.span for each in run.findings if each.code == "FX210" and each.span is not None]
+    for node, written, base in writes(run):
         if node.target == "requires_grad_" and base is not written:
             continue  # a view has a flag of its own
         span = node.span
@@ -255,10 +258,12 @@ def mutation(search: Search) -> None:
         value = _known(run, base)
         if not given or not isinstance(value, (TensorMeta, Unknown)):
             if not given:
-                writes.append(Mutation(span, node.name, f"the value `{base.name}`"))
+                found.append(Mutation(span, node.name, f"the value `{base.name}`"))
             continue
-        writes.append(Mutation(span, node.name, f"`{base.target}`"))
+        found.append(Mutation(span, node.name, f"`{base.target}`"))
         place = run.place_of_node(node)
+        if place is not None and any(within(each, place.span) for each in lost):
+            continue  # FX210 names this expression, part of which the graph does not do
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
             run.add("FX222", place, node=node.name)
         else:

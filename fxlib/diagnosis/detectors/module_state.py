@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.detectors.graph_checks import writes
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.place import Place
@@ -34,15 +35,25 @@ def changed(search: Search) -> None:
     changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
     # What a cut expression has set was set to find its value, not by the trace.
     changes = [each for each in changes if not isinstance(each.after, FakeTensor)]
-    places = [_assignment(search.subject.instrumentation, change) for change in changes]
-    if any(place is None and change.kind == "data" for place, change in zip(places, changes, strict=True)):
-        written = _written_at(search, [change for change in changes if change.kind == "data"])
-        places = [place or written.get(id(change.before)) for place, change in zip(places, changes, strict=True)]
-    for change, place in zip(changes, places, strict=True):
+    # Of a buffer that the graph writes, too, the text alone does not show which write is lost.
+    recorded = {str(base.target) for _, _, base in writes(search.best)} if changes else set()
+    partly = [f"{change.path}.{change.name}".lstrip(".") in recorded for change in changes]
+    texts = [_assignment(search.subject.instrumentation, change) for change in changes]
+    unclear = [
+        change
+        for change, text, part in zip(changes, texts, partly, strict=True)
+        if change.kind == "data" and (text is None or part)
+    ]
+    written = _written_at(search, unclear) if unclear else {}
+    for change, text, part in zip(changes, texts, partly, strict=True):
+        place = written.get(id(change.before)) or text
         where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in leaves_once(content))
-        if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
+        if part and place is not None and change.kind == "data":
+            says = f"`{place.text}` runs only while tracing, so the graph updates {where} without it"
+            run.add("FX210", place, says)
+        elif change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
             run.add("FX210", place, f"{where} is updated only while tracing, and never by the graph")
         elif traced and _was_buffer(change):
             run.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
