@@ -27,6 +27,9 @@ __all__ = ["Shapes", "analyse", "batch_of_one", "judge_shapes"]
 
 _SOURCE = re.compile(r"^L\['(?P<name>\w+)'\](?P<rest>(?:\[[^]]+\])*)$")
 _STEP = re.compile(r"\[([^]]+)\]")
+_SYMBOL = re.compile(r"\b[a-z]+\d+\b")
+_EQUAL = re.compile(r"Eq\(.+, -?\d+\)$")
+_REFUSED = re.compile(r"Guard failed: .+ == -?\d+$", re.MULTILINE)
 _MOST_RUNS = 24  # eager runs with other sizes
 
 
@@ -37,7 +40,8 @@ class Shapes:
     ``inputs`` are the arguments that were used, larger than the example where that has a size of 1. ``free`` are the
     dimensions that stay symbols in the program, ``groups`` those that have to be equal. ``pinned`` maps dimensions that
     the program accepts in one size only, although the model accepts others, to the expression that caused it. ``fixed``
-    are those of which the model itself accepts one size only. ``error`` is the exception of torch.export, if any.
+    are those of which the model itself accepts one size only. ``error`` is the exception of torch.export, if any, and
+    ``program`` what it gives otherwise.
     """
 
     inputs: Inputs
@@ -48,6 +52,7 @@ class Shapes:
     ones: list[Dimension] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     error: str | None = None
+    program: Any = None
 
 
 def analyse(
@@ -146,7 +151,7 @@ class _Analysis:
         with symbols.recorded() as found, restored(self.module), self.replacements.applied():
             try:
                 given, named = copied((inputs.args, inputs.kwargs))
-                torch_side.exported(self.module, given, named, inputs.shapes(dims))
+                shapes.program = torch_side.exported(self.module, given, named, inputs.shapes(dims))
             except Exception as error:
                 shapes.error = (
                     f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
@@ -188,6 +193,30 @@ class _Analysis:
                 for each in group:
                     _join(shapes.groups, dimension, each)
 
+        self._sort_narrow(shapes, found, named)
+
+    def _sort_narrow(self, shapes: Shapes, found: symbols.Symbols, named: dict[tuple[str, int], Dimension]) -> None:
+        """Dimensions that stay symbols, but from which something is computed that became a constant, as half of a size
+        in ``int(size / 2)``: the program then accepts only the sizes that give the same."""
+        known = shapes.inputs.dimensions()
+        for condition, path in found.guards if shapes.program is not None else ():
+            sizes = map(found.names.get, _SYMBOL.findall(condition)) if _EQUAL.match(condition) else ()
+            for dimension in {named[each] for each in sizes if each in named} & shapes.free:
+                group = next((set(group) for group in shapes.groups if dimension in group), {dimension})
+                other = dict.fromkeys(group, 2 * known[dimension])
+                if self._accepts(shapes.inputs, other) and self._refuses(shapes.program, shapes.inputs.resized(other)):
+                    shapes.free -= group
+                    shapes.pinned |= dict.fromkeys(group, symbols.Pin((dimension.name, dimension.dim), condition, path))
+
+    def _refuses(self, program: Any, inputs: Inputs) -> bool:
+        """Whether the program has a condition on these sizes that something equals a constant."""
+        try:
+            with torch_side.quiet(), torch.no_grad():
+                program.module()(*copied(inputs.args), **copied(inputs.kwargs))
+        except Exception as error:
+            return _REFUSED.search(str(error)) is not None
+        return False
+
     def _varies_with(self, shapes: Shapes, dimension: Dimension, left: dict[Dimension, Any]) -> set[Dimension] | None:
         """The dimensions that have to change with one for the model to run; None if it accepts this size only."""
         known = shapes.inputs.dimensions()
@@ -207,13 +236,12 @@ class _Analysis:
         for dimension, pin in shapes.pinned.items():
             places.setdefault(pin.path, []).append(dimension)
         for path, dimensions in places.items():
-            yield _finding(
-                "FX701",
-                path,
-                f"`{shown(path[-1] if path else None)}` makes {_listed(dimensions)} the constant "
-                f"{shapes.inputs.dimensions()[dimensions[0]]}. Use the size without making it a Python number.",
-                dimensions,
-            )
+            what, constant = shown(path[-1] if path else None), shapes.inputs.dimensions()[dimensions[0]]
+            says = f"`{what}` makes {_listed(dimensions)} the constant {constant}"
+            if isinstance(shapes.pinned[dimensions[0]].value, str):
+                says = f"`{what}` makes a constant of what it computes from {_listed(dimensions)}, so the exported "
+                says += f"program accepts only sizes that give the same as {constant}"
+            yield _finding("FX701", path, f"{says}. Use the size without making it a Python number.", dimensions)
         for dimension in sorted(shapes.fixed):
             found = self._table(shapes, dimension)
             if found is not None:

@@ -20,6 +20,7 @@ from fxlib.diagnosis.engine.forms import MOMENTS
 from fxlib.diagnosis.engine.trees import at_span, span_of
 from fxlib.diagnosis.report import Finding
 from fxlib.diagnosis.rules import RULES
+from fxlib.ir.objects import home_of, is_a, items_of
 from fxlib.ir.span import Span
 
 __all__ = ["silent"]
@@ -136,15 +137,16 @@ def _state(module: torch.nn.Module) -> dict[str, Any]:
 def _comparable(value: Any, depth: int = _DEPTH) -> tuple[Any, ...] | None:
     """A value that is equal as long as an attribute is unchanged: tensors by identity, containers by their contents.
     None for other objects."""
-    if isinstance(value, (bool, int, float, str, type(None))):
+    if is_a(value, (bool, int, float, str, type(None))):
         return type(value), value
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return torch.Tensor, id(value)
-    if not isinstance(value, (list, dict, set, tuple)):
+    kind = next((each for each in (list, dict, set, tuple) if is_a(value, each)), None)
+    if kind is None:
         return None
-    parts = () if not depth or len(value) > _ITEMS or isinstance(value, set) else value
-    items = parts.items() if isinstance(parts, dict) else enumerate(parts)
-    return type(value), len(value), [(str(key), _comparable(each, depth - 1)) for key, each in items]
+    count = kind.__len__(value)
+    items = () if not depth or count > _ITEMS or kind is set else items_of(value)
+    return type(value), count, [(str(key), _comparable(each, depth - 1)) for key, each in items]
 
 
 def _differs(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], program: Any) -> bool:
@@ -213,7 +215,7 @@ def _moments(module: torch.nn.Module) -> Iterator[Span]:
                 continue
             root, *rest = ast.unparse(node.func).split("(")[0].split(".")
             owner = scope.get(root)
-            known = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(owner, "__module__", "") or ""
+            known = owner.__name__ if is_a(owner, types.ModuleType) else home_of(owner)
             if known.split(".")[0] in _MOMENT or (known.startswith("numpy") and "random" in [*rest, known]):
                 yield span_of(node, code.co_filename)
 

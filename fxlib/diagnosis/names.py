@@ -28,6 +28,7 @@ from fxlib.diagnosis.engine.search import Limits, Search
 from fxlib.diagnosis.engine.subject import Subject
 from fxlib.diagnosis.engine.values import Unknown, describe
 from fxlib.ir.node import Node
+from fxlib.ir.objects import attribute, attributes_of
 from fxlib.ir.span import is_hidden
 
 __all__ = ["Held", "Name", "names_in"]
@@ -270,7 +271,7 @@ def _value(local: Mapping[str, Any], name: str) -> Any:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    own = getattr(value, "__dict__", {})
+    own = attributes_of(value) or {}
     tables = [own]
     if isinstance(value, nn.Module):
         tables += [own[table] for table in ("_parameters", "_buffers", "_modules") if table in own]
@@ -302,7 +303,7 @@ def _plain(value: Any, depth: int) -> Any:
         return _Shown(repr(value))
     if isinstance(value, (tuple, list, dict)):
         return _Shown(f"{kind.__name__} of {len(value)}")
-    name = getattr(value, "__qualname__", None)
+    name = attribute(value, "__qualname__")
     return _Shown(name if isinstance(name, str) and callable(value) else kind.__name__)
 
 

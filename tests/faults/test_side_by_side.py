@@ -45,14 +45,6 @@ def table(count):
 
 # What the constructor does, and the lines of forward, the one of the finding marked.
 DIFFER = {
-    "buffer that is computed on": (
-        'self.register_buffer("count", torch.zeros(1))',
-        "self.count.add_(x.mean())\nreturn x * (self.count + 1)  # <-",
-    ),
-    "statistics of a layer": (
-        "self.norm = nn.BatchNorm1d(4)",
-        "y = self.norm(x)\nreturn y * self.norm.running_var.mean()  # <-",
-    ),
     "number of a weight": (
         "self.scale = nn.Parameter(torch.tensor(2.0))",
         'return x * self.state_dict()["scale"].item()  # <-',
@@ -108,7 +100,17 @@ AGREE = {
     "that raises": ("self.n = [0]", "self.layer(x).new_ones(4, 4).inverse()\nreturn x * len(self.n)"),
 }
 # A rule knows it: its finding has a note.
-KNOWN = {"counter": ("self.count = 0", "self.count += 1  # <-\nreturn x * self.count")}
+KNOWN = {
+    "counter": ("self.count = 0", "self.count += 1  # <-\nreturn x * self.count"),
+    "buffer that is computed on": (
+        'self.register_buffer("count", torch.zeros(1))',
+        "self.count.add_(x.mean())\nreturn x * (self.count + 1)  # <-",
+    ),
+    "statistics of a layer": (
+        "self.norm = nn.BatchNorm1d(4)",
+        "y = self.norm(x)\nreturn y * self.norm.running_var.mean()  # <-",
+    ),
+}
 # Of these, a rule says the same, and knows no place.
 ALIKE = {
     "list by another name": ("self.o = [3.0]", "o = self.o\no[0] = o[0] + 1\nreturn x * o[0]"),
@@ -161,10 +163,12 @@ def test_nothing_is_said_where_nothing_differs(name: str, checked):
     assert [each for each in checked[name] if each["severity"] in ("error", "warning")] == []
 
 
-def test_a_finding_that_explains_it_says_what_was_seen(checked):
-    (found,) = checked["counter"]
-    assert found["code"] == "FX208"
-    assert any("in the second call" in note["message"].lower() for note in found["related"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_finding_that_explains_it_says_what_was_seen(name: str, checked):
+    (found,) = [each for each in checked[name] if each["severity"] == "warning"]
+    assert found["code"] == ("FX208" if name == "counter" else "FX241")
+    call = "in the second call" if name == "counter" else "in the first call"
+    assert any(call in note["message"].lower() for note in found["related"])
 
 
 @pytest.mark.parametrize("name", ALIKE)
@@ -183,4 +187,4 @@ def test_the_editor_shows_it_after_the_trace(shared: Client, folder: Path):
             )
         )
         (found,) = [each for each in seen["params"]["diagnostics"] if each["code"] == "FX236"]
-        assert "# <- buffer that is computed on" in TEXT.splitlines()[found["range"]["start"]["line"]]
+        assert "# <- number of a weight" in TEXT.splitlines()[found["range"]["start"]["line"]]

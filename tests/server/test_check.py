@@ -90,6 +90,43 @@ class Reads{number}(nn.Module):
 )
 
 
+# What raises where anybody asks it something.
+OBJECTS = """
+import torch
+from torch import nn
+
+
+class Dict(dict):
+    __getattr__ = dict.__getitem__
+
+
+class Asked:
+    scale = 2.0
+
+    def __eq__(self, other):
+        raise RuntimeError("no")
+
+
+DICT, ASKED = Dict(width=4), Asked()
+
+
+class Net(nn.Module):
+    dict = DICT
+
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.asked = config, ASKED
+        self.layer = nn.Linear(config.width, self.dict.width)
+
+    def forward(self, x):
+        return self.layer(x) * self.config.width * DICT.width * self.asked.scale * ASKED.scale
+
+
+if __name__ == "__main__":
+    Net(DICT)(torch.randn(2, 4))
+"""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
@@ -97,6 +134,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "clean.py").write_text(CLEAN)
     (folder / "device.py").write_text(DEVICE)
     (folder / "reading.py").write_text(READING)
+    (folder / "objects.py").write_text(OBJECTS)
     (folder / "nothing.py").write_text("raise SystemExit('never executed: it mentions no model')\n")
     (folder / "half.py").write_text("class Net(:\n")
     return folder
@@ -166,6 +204,11 @@ def test_numbers_of_the_models_own_tensors_are_there(report: dict):
     """Those of buffers are constants of the graph, which is information; nothing is missing for the trace."""
     assert {(each["code"], each["severity"]) for each in report["reading.py"]["findings"]} == {("FX241", "info")}
     assert {each["status"] for each in report["reading.py"]["targets"]} == {"traced"}
+
+
+def test_objects_that_raise_whatever_they_are_asked_are_no_finding(report: dict):
+    assert report["objects.py"]["findings"] == []
+    assert [each["status"] for each in report["objects.py"]["targets"]] == ["traced"]
 
 
 def test_a_file_without_models_is_not_executed_and_a_broken_one_is_reported(report: dict):

@@ -19,6 +19,7 @@ from torch import nn
 
 from fxlib.diagnosis.engine import reach, trees
 from fxlib.ir.modules import is_altered
+from fxlib.ir.objects import attribute, home_of, is_a
 
 __all__ = ["doubtful"]
 
@@ -99,7 +100,7 @@ class _Code:
             return False
         if name in vars(module):
             return _is_plain(vars(module)[name])
-        value = getattr(type(module), name, None)
+        value = attribute(type(module), name)
         if isinstance(value, property):
             value = value.fget
         return value is None or name == "forward" or value in self.functions if _hashable(value) else False
@@ -136,14 +137,14 @@ class _Scope:
         return self._is_known(self._globals[name], name)
 
     def _is_known(self, value: Any, name: str) -> bool:
-        if isinstance(value, ModuleType):
+        if is_a(value, ModuleType):
             return value is math or value.__name__.partition(".")[0] == "torch"
-        if isinstance(value, FunctionType) and value in self._code.functions:
+        if is_a(value, FunctionType) and value in self._code.functions:
             return True
-        home = str(getattr(value, "__module__", None) or type(value).__module__).partition(".")[0]
-        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+        home = home_of(value).partition(".")[0]
+        if is_a(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             return True
-        if isinstance(value, type) or not (callable(value) and home in ("torch", "math")):
+        if is_a(value, type) or not (callable(value) and home in ("torch", "math")):
             return _is_plain(value) and not isinstance(value, list | dict)
         return not name.startswith(_ASKS) and not name.endswith("_")
 
@@ -216,9 +217,7 @@ def _is_ordinary(operator: Any, other: Any) -> bool:
 
 
 def _is_plain(value: Any, depth: int = 3) -> bool:
-    if isinstance(value, _PLAIN):
-        return True
-    if isinstance(value, nn.Module):
+    if is_a(value, (*_PLAIN, nn.Module)):
         return True
     if type(value) in (tuple, list) and depth:
         return all(_is_plain(each, depth - 1) for each in value)

@@ -49,6 +49,7 @@ LOOKERS = _joined([probes.LOOKERS, *(module.LOOKERS for module in _AT_PROBES)])
 #: read the best run of a search, and the changes of the module in the last one: ``detector(search)``
 ON_GRAPH: tuple[Callable[[Search], None], ...] = (
     *module_state.ON_GRAPH,
+    *buffers.ON_GRAPH,
     *graph_checks.ON_GRAPH,
     *opaque.ON_GRAPH,
     *surroundings.ON_GRAPH,

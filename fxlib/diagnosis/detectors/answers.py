@@ -20,6 +20,7 @@ from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.trees import text_of
 from fxlib.diagnosis.engine.values import Unknown, show
+from fxlib.ir.objects import has_attribute
 from fxlib.shapes import TensorMeta
 
 __all__ = ["AT_PROBES", "LOOKERS", "outer"]
@@ -228,7 +229,7 @@ def attribute_test(run: Run, probe: Probe, value: Any) -> None:
 def _has(known: Any, attribute: str) -> bool:
     if isinstance(known, (TensorMeta, Unknown)):
         return hasattr(torch.Tensor, attribute)
-    return hasattr(known, attribute)
+    return has_attribute(known, attribute)
 
 
 def _plain(known: Any) -> bool:

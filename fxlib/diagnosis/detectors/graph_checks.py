@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fxlib.diagnosis.engine.on_meta import runs_on_meta
-from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.place import Place, within
 from fxlib.diagnosis.engine.reach import modules_of
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
@@ -27,7 +27,7 @@ from fxlib.ir.node import Node
 from fxlib.ir.span import Span
 from fxlib.shapes import TensorMeta
 
-__all__ = ["ON_GRAPH", "base_of"]
+__all__ = ["ON_GRAPH", "base_of", "writes"]
 
 _Packet = torch._ops.OpOverloadPacket
 _PLAIN = (str, int, float, bool, complex, list, tuple, dict, torch.Size, torch.dtype, torch.device)
@@ -214,18 +214,21 @@ def base_of(run: Run, node: Any) -> Any:
     return node
 
 
+def writes(run: Run) -> Iterator[tuple[Node, Any, Node]]:
+    """The nodes that write in place: each with what it writes to, and the node whose memory that is."""
+    for node in run.nodes:
+        written = _written(run, node)
+        if written is not None and isinstance(base := base_of(run, written), Node):
+            yield node, written, base
+
+
 def mutation(search: Search) -> None:
     """FX222 and FX227: writes into constants, inputs, parameters and buffers. Every write is listed, even those into
     values that nothing else reads."""
     run = search.best
-    writes = run.notes.mutations
-    for node in run.nodes:
-        written = _written(run, node)
-        if written is None:
-            continue
-        base = base_of(run, written)
-        if not isinstance(base, Node):
-            continue
+    found = run.notes.mutations
+    lost = [each.span for each in run.findings if each.code == "FX210" and each.span is not None]
+    for node, written, base in writes(run):
         if node.target == "requires_grad_" and base is not written:
             continue  # a view has a flag of its own
         span = node.span
@@ -233,10 +236,12 @@ def mutation(search: Search) -> None:
         value = _known(run, base)
         if not given or not isinstance(value, (TensorMeta, Unknown)):
             if not given:
-                writes.append(Mutation(span, node.name, f"the value `{base.name}`"))
+                found.append(Mutation(span, node.name, f"the value `{base.name}`"))
             continue
-        writes.append(Mutation(span, node.name, f"`{base.target}`"))
+        found.append(Mutation(span, node.name, f"`{base.target}`"))
         place = run.place_of_node(node)
+        if place is not None and any(within(each, place.span) for each in lost):
+            continue  # FX210 names this expression, part of which the graph does not do
         if base.op == "get_attr" and str(base.target).startswith("_tensor_constant"):
             run.add("FX222", place, node=node.name)
         else:
@@ -334,18 +339,7 @@ def _span(run: Run, node: Node) -> Span | None:
     return None if place is None else place.span
 
 
-def computed_once(search: Search) -> None:
-    """FX235: a constant that was computed from parameters."""
-    run = search.best
-    names = {name: value for value, name in run.tracer.tensor_attrs.items() if isinstance(value, torch.Tensor)}
-    for node in run.nodes:
-        value = names.get(str(node.target)) if node.op == "get_attr" else None
-        if value is not None and value.grad_fn is not None:
-            run.add("FX235", run.place_of_node(node), node=node.name)
-
-
 ON_GRAPH = (
-    computed_once,
     misfits,
     unknown_methods,
     mutation,

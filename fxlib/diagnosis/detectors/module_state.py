@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import sys
+from types import FunctionType
 from typing import Any
 
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.batchnorm import _NormBase
 
 from fxlib.capture.proxy import Proxy
+from fxlib.diagnosis.detectors.graph_checks import writes
 from fxlib.diagnosis.engine import trees
 from fxlib.diagnosis.engine.instrument import Instrumentation
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.reach import is_users
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.snapshot import Change
 from fxlib.ir.leaves import leaves_once
 from fxlib.ir.writes import Writes
 
-__all__ = ["ON_GRAPH"]
+__all__ = ["ON_GRAPH", "changed_by"]
 
 
 def changed(search: Search) -> None:
@@ -30,15 +35,25 @@ def changed(search: Search) -> None:
     changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
     # What a cut expression has set was set to find its value, not by the trace.
     changes = [each for each in changes if not isinstance(each.after, FakeTensor)]
-    places = [_assignment(search.subject.instrumentation, change) for change in changes]
-    if any(place is None and change.kind == "data" for place, change in zip(places, changes, strict=True)):
-        written = _written_at(search, [change for change in changes if change.kind == "data"])
-        places = [place or written.get(id(change.before)) for place, change in zip(places, changes, strict=True)]
-    for change, place in zip(changes, places, strict=True):
+    # Of a buffer that the graph writes, too, the text alone does not show which write is lost.
+    recorded = {str(base.target) for _, _, base in writes(search.best)} if changes else set()
+    partly = [f"{change.path}.{change.name}".lstrip(".") in recorded for change in changes]
+    texts = [_assignment(search.subject.instrumentation, change) for change in changes]
+    unclear = [
+        change
+        for change, text, part in zip(changes, texts, partly, strict=True)
+        if change.kind == "data" and (text is None or part)
+    ]
+    written = _written_at(search, unclear) if unclear else {}
+    for change, text, part in zip(changes, texts, partly, strict=True):
+        place = written.get(id(change.before)) or text
         where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in leaves_once(content))
-        if change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
+        if part and place is not None and change.kind == "data":
+            says = f"`{place.text}` runs only while tracing, so the graph updates {where} without it"
+            run.add("FX210", place, says)
+        elif change.kind in ("buffer", "parameter", "data") or isinstance(change.before, nn.Parameter):
             run.add("FX210", place, f"{where} is updated only while tracing, and never by the graph")
         elif traced and _was_buffer(change):
             run.add("FX210", place, f"{where} becomes a Proxy while tracing, and the graph never writes it")
@@ -104,6 +119,41 @@ def _assignment(instrumentation: Instrumentation, change: Change) -> Place | Non
     return elsewhere or computed or read
 
 
+def changed_by(instrumentation: Instrumentation, kind: type, name: str) -> str | None:
+    """What changes a buffer of a class after the construction: "forward" with what it reaches and torch's own code, or
+    "others", which are further methods and functions of the same file."""
+    if not is_users(kind) or issubclass(kind, _NormBase):
+        return "forward"
+    functions = set(instrumentation.functions)
+    constructing: list[Any] = []
+    for base in filter(is_users, kind.__mro__):
+        spaces = vars(base), vars(sys.modules[base.__module__])
+        functions.update(each for space in spaces for each in space.values() if isinstance(each, FunctionType))
+    found = [(each, tree) for each in functions if (tree := trees.function_tree(instrumentation.own_code(each)))]
+    names = {"__init__"}
+    while constructing != (constructing := [tree for each, tree in found if each.__name__ in names]):
+        names.update(_called(node) for tree in constructing for node in ast.walk(tree))
+    reached = {instrumentation.own_code(each) for each in instrumentation.functions}
+    changed = None
+    for each, tree in found:
+        runs = instrumentation.own_code(each) in reached
+        if not runs and (changed or each.__name__ in names):
+            continue
+        # Who registers it anew outside of forward makes another model.
+        writes = (node for node in ast.walk(tree) if runs or _name_given(node) is None)
+        if any(_written(node, name) is not None for node in writes):
+            if runs:
+                return "forward"
+            changed = "others"
+    return changed
+
+
+def _called(node: Any) -> Any:
+    """The name of a function or of a method of ``self`` that a call calls."""
+    function = getattr(node, "func", None)
+    return getattr(function, "attr" if _on_self(function) else "id", "")
+
+
 def _named(node: Any, name: str) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == name
 
@@ -128,7 +178,7 @@ def _written(node: Any, name: str) -> Any:
             return node if isinstance(given, ast.Constant) and given.value == name else None
         if isinstance(node.func, ast.Attribute) and (called.endswith("_") or called in _CONTAINERS):
             targets.append(node.func.value)
-        if called.endswith("_"):
+        if called.endswith("_") and _home(node.func) in _HOMES:
             targets += [each for first in node.args[:1] for each in getattr(first, "elts", [first])]
     else:
         return None
@@ -156,6 +206,14 @@ def _base(target: Any) -> Any:
             return target
 
 
+def _home(function: Any) -> str:
+    """What an attribute is read from: ``init`` in ``nn.init.ones_``; empty for a name."""
+    home = getattr(function, "value", None)
+    return "" if home is None else getattr(home, "attr", getattr(home, "id", "-"))
+
+
+_HOMES = ("", "torch", "init", "functional", "F")
+"""Whose functions write to their first argument, if their names end so; a method writes to its own tensor."""
 _CONTAINERS = ("append", "update", "add", "extend")
 
 ON_GRAPH = (changed,)

@@ -22,6 +22,7 @@ from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import text_of
+from fxlib.ir.objects import attribute
 from fxlib.ir.span import Span
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "differ"]
@@ -59,7 +60,7 @@ def moment(run: Run, probe: Probe, value: Any) -> None:
     node, frame = probe.node, users_frame()
     if isinstance(node, ast.Call):
         function = constant(node.func, frame)
-        home = getattr(function, "__module__", None) or getattr(getattr(function, "__self__", None), "__module__", None)
+        home = attribute(function, "__module__") or attribute(attribute(function, "__self__"), "__module__")
         if home not in _HOMES or (function is next and not _outlives(node, frame)):
             return
     elif value is not id:

@@ -19,6 +19,7 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.ir.leaves import storages
 from fxlib.ir.modules import hollow_copy
 from fxlib.ir.node import Node
+from fxlib.ir.objects import attribute
 from fxlib.ir.writes import Writes
 
 __all__ = ["LAST"]
@@ -66,7 +67,7 @@ def set_by_its_own(search: Search) -> None:
 def _set(twins: Mapping[nn.Module, nn.Module]) -> Iterator[_Set]:
     for module, twin in twins.items():
         for name, value in vars(twin).items():
-            before = getattr(module, name, None)
+            before = attribute(module, name)
             if name != "training" and type(value) in _PLAIN and type(before) in _PLAIN and value != before:
                 yield _Set(module, name, value)
 

@@ -22,6 +22,7 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.tracers import StrictTracer
 from fxlib.diagnosis.engine.trees import function_tree, span_of, text_of
 from fxlib.ir import span as spans
+from fxlib.ir.objects import attribute, home_of
 from fxlib.shapes.tensor_meta import described
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "ON_GRAPH"]
@@ -59,8 +60,8 @@ def random_draw(run: Run, probe: Probe, value: Any) -> None:
     if isinstance(value, Proxy) or (value is None and not isinstance(probe.node.func, ast.Attribute)):
         return
     function = constant(probe.node.func, users_frame())
-    owner = getattr(function, "__self__", None)
-    home = getattr(function, "__module__", None) or type(owner).__module__
+    owner = attribute(function, "__self__")
+    home = home_of(function if attribute(function, "__module__") else owner)
     random_module = (
         isinstance(owner, random.Random)
         or home.startswith(_RANDOM_OWNERS)
@@ -85,9 +86,9 @@ def seeded(run: Run, probe: Probe, value: Any) -> None:
     """FX232: a generator is seeded by a plain number."""
     if isinstance(value, Proxy):
         return
-    owner = getattr(value, "__self__", None)
-    home = getattr(value, "__module__", None) or type(owner).__module__
-    if isinstance(owner, (random.Random, torch.Generator)) or str(home).startswith(_RANDOM_OWNERS):
+    owner = attribute(value, "__self__")
+    home = home_of(value if attribute(value, "__module__") else owner)
+    if isinstance(owner, (random.Random, torch.Generator)) or home.startswith(_RANDOM_OWNERS):
         run.add("FX232", run.place_of_probe(probe).widened(probe.node.parent))
 
 
@@ -129,7 +130,7 @@ def _is_off(call: ast.AST) -> bool:
 
 def checkpointed(run: Run, probe: Probe, value: Any) -> None:
     """Collects calls of torch's checkpoint, for `lost_contexts`."""
-    if (getattr(value, "__module__", None) or "").startswith("torch.utils.checkpoint"):
+    if home_of(value).startswith("torch.utils.checkpoint"):
         _whole_call(run, probe, "FX214", probe.node.parent)
 
 
@@ -202,7 +203,7 @@ def _decorated(instrumentation: Instrumentation) -> Iterator[Region]:
             parts = text_of(target).split(".")
             value: Any = function.__globals__.get(parts[0])
             for part in parts[1:]:
-                value = getattr(value, part, None)
+                value = attribute(value, part)
             rule = "FX212" if value in _GRAD else "FX213" if value is torch.autocast else None
             if rule is not None:
                 span = span_of(decorator, code.co_filename)

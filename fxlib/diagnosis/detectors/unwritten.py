@@ -15,6 +15,7 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.ir.format import SYMBOLIC
 from fxlib.ir.names import _custom_builtins
 from fxlib.ir.node import Node
+from fxlib.ir.objects import has_attribute, is_a
 
 __all__ = ["ON_GRAPH"]
 
@@ -67,7 +68,7 @@ def _in(value: Any, by_text: bool = False) -> Iterator[_Unwritten]:
     """What of a value the code cannot write. ``by_text``: the value is in a dictionary, or in a named tuple that is a
     default, of which torch.fx writes Python's own text."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, (torch.Tensor, *SYMBOLIC)) or hasattr(value, "_custom_fx_repr_fn"):
+    if kind in _PLAIN or is_a(value, (torch.Tensor, *SYMBOLIC)) or has_attribute(value, "_custom_fx_repr_fn"):
         return
     if isinstance(value, (tuple, list)):
         for part in value:

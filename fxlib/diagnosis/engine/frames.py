@@ -11,6 +11,7 @@ from typing import Any
 from fxlib.capture import wrapping
 from fxlib.capture.proxy import Proxy
 from fxlib.diagnosis.engine.raised import way_of
+from fxlib.ir.objects import attribute, is_a
 from fxlib.ir.span import is_hidden
 
 __all__ = ["constant", "raising_frame", "users_frame"]
@@ -41,7 +42,7 @@ def constant(node: ast.expr, frame: FrameType | None) -> Any:
         return None
     value = frame.f_locals.get(at.id, frame.f_globals.get(at.id, getattr(builtins, at.id, None)))
     for part in reversed(parts):
-        if isinstance(value, Proxy):
+        if is_a(value, Proxy):
             return None
-        value = getattr(value, part, None)
-    return value if isinstance(value, Proxy) else getattr(value, wrapping._MARK, value)
+        value = attribute(value, part)
+    return value if is_a(value, Proxy) else attribute(value, wrapping._MARK, value)

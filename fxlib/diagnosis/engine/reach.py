@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from fxlib.ir.objects import attribute, has_attribute, home_of, is_a, items_of
 from fxlib.ir.span import is_hidden
 
 __all__ = ["Reached", "is_users", "modules_of", "names_in", "reachable", "reached", "unregistered"]
@@ -88,7 +89,7 @@ def modules_of(root: nn.Module) -> Iterator[tuple[str, nn.Module, list[tuple[str
             children = [*module._modules.items()]
             registered += [(prefix + name, child) for name, child in reversed(children) if child is not None]
             for name, value in own:
-                if isinstance(value, _CONTAINERS):
+                if is_a(value, _CONTAINERS):
                     plain.extend((f"{prefix}{name}[{key!r}]", held) for key, held in _held(value))
 
 
@@ -110,7 +111,7 @@ def unregistered(root: Any, module: nn.Module) -> str:
     """Why the called ``module`` has no path in ``root``, and how to fix it."""
     for owner in root.modules() if isinstance(root, nn.Module) else ():
         for name, value in vars(owner).items():
-            if name in _OWN or not isinstance(value, (list, tuple, dict)):
+            if name in _OWN or not is_a(value, _CONTAINERS):
                 continue
             if any(held is module for _, held in _held(value)):
                 plain, registered = ("dict", "ModuleDict") if isinstance(value, dict) else ("list", "ModuleList")
@@ -122,10 +123,10 @@ def unregistered(root: Any, module: nn.Module) -> str:
 
 def _held(value: Any, depth: int = 2) -> Iterator[tuple[Any, nn.Module]]:
     """The modules in a plain container, with their keys; nested containers are searched too."""
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(item, nn.Module):
+    for key, item in items_of(value):
+        if is_a(item, nn.Module):
             yield key, item
-        elif depth > 1 and isinstance(item, (list, tuple, dict)):
+        elif depth > 1 and is_a(item, _CONTAINERS):
             yield from (((key, inner), module) for inner, module in _held(item, depth - 1))
 
 
@@ -147,7 +148,7 @@ def _helper_types(module: nn.Module) -> Iterator[type]:
 
 def is_users(thing: type | ModuleType) -> bool:
     """Whether a class or a module is the user's, or a library's other than torch."""
-    module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
+    module = thing if isinstance(thing, ModuleType) else sys.modules.get(home_of(thing))
     file = getattr(module, "__file__", None)
     return file is not None and not is_hidden(file)
 
@@ -158,15 +159,13 @@ def _is_helper(kind: type) -> bool:
 
 def _functions(thing: Any) -> Iterator[FunctionType]:
     """The user's functions that a call of ``thing`` runs: decorators and the functions that they decorate."""
-    if isinstance(thing, (staticmethod, classmethod)):
-        thing = thing.__func__
-    elif isinstance(thing, property):
+    if is_a(thing, property):
         thing = thing.fget
-    elif isinstance(thing, functools.partial):
+    elif is_a(thing, functools.partial):
         thing = thing.func
-    thing = getattr(thing, "__func__", thing)
+    thing = attribute(thing, "__func__", thing)
     for _ in range(10):
-        if not isinstance(thing, FunctionType):
+        if not is_a(thing, FunctionType):
             return
         if not is_hidden(thing.__code__.co_filename):
             yield thing
@@ -188,17 +187,17 @@ def _named(function: FunctionType, owner: type | None, helpers: list[type]) -> I
     modules: list[ModuleType] = []
     for name in names:
         thing = function.__globals__.get(name)
-        if isinstance(thing, ModuleType):
+        if is_a(thing, ModuleType):
             if not is_hidden(getattr(thing, "__file__", None) or "<frozen >"):
                 modules.append(thing)
-        elif thing is not None and not isinstance(thing, type):
+        elif thing is not None and not is_a(thing, type):
             yield thing, None
-        elif isinstance(thing, type) and hasattr(thing, "backward") and hasattr(thing, "apply"):
+        elif is_a(thing, type) and has_attribute(thing, "backward") and has_attribute(thing, "apply"):
             yield inspect.getattr_static(thing, "forward", None), thing
-        elif isinstance(thing, type) and _is_helper(thing) and thing not in helpers:
+        elif is_a(thing, type) and _is_helper(thing) and thing not in helpers:
             helpers.append(thing)
             yield vars(thing).get("__init__"), thing
-        elif isinstance(thing, type) and issubclass(thing, nn.Module):
+        elif is_a(thing, type) and issubclass(thing, nn.Module):
             # Possibly created in forward.
             yield inspect.getattr_static(thing, "forward", None), thing
             yield vars(thing).get("__init__"), thing

@@ -64,7 +64,7 @@ class Notes:
     baked: dict[Span, Baked] = field(default_factory=dict)
     training: dict[Span, Place] = field(default_factory=dict)
     moments: dict[Span, Place] = field(default_factory=dict)
-    numbers: dict[Span, Place] = field(default_factory=dict)
+    numbers: dict[Span, tuple[Place, list[Any]]] = field(default_factory=dict)
     gradients: list[tuple[Place, list[nn.Parameter]]] = field(default_factory=list)
     hooks: dict[Span, tuple[Place, nn.Module]] = field(default_factory=dict)
     modes: list[tuple[Place, nn.Module, int]] = field(default_factory=list)

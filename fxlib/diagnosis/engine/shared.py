@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from fxlib.diagnosis.engine.reach import is_users, names_in
+from fxlib.ir.objects import attributes_of, has_attribute, home_of, is_a
 
 __all__ = ["Shared", "SharedChange", "refill", "same"]
 
@@ -89,26 +90,26 @@ class Shared:
 
     def _keep_held(self, name: str, value: Any, depth: int = 3) -> None:
         """Keep the value of a module's attribute, or its contents."""
-        if isinstance(value, (str, int, float, type(None), nn.Module, torch.Tensor, type, FunctionType, ModuleType)):
+        if is_a(value, (str, int, float, type(None), nn.Module, torch.Tensor, type, FunctionType, ModuleType)):
             return
         if _is_opaque(value):
             self.opaque.setdefault(name, value)
-        elif isinstance(value, functools.partial):
+        elif is_a(value, functools.partial):
             for each in (*value.args, *value.keywords.values()) if depth else ():
                 self._keep_held(name, each, depth - 1)
-        elif isinstance(value, tuple):
-            for each in value if depth and len(value) <= _NESTED else ():
+        elif is_a(value, tuple):
+            for each in tuple.__iter__(value) if depth and tuple.__len__(value) <= _NESTED else ():
                 self._keep_held(name, each, depth - 1)
         elif id(value) not in self._seen:
-            own = isinstance(value, _PLAIN) or is_users(type(value))
-            content = value if type(value) in _CONTAINERS else getattr(value, "__dict__", None) if own else None
+            own = is_a(value, _PLAIN) or is_users(type(value))
+            content = value if type(value) in _CONTAINERS else attributes_of(value) if own else None
             if content is None:
-                if own and hasattr(value, "__slots__"):
+                if own and has_attribute(value, "__slots__"):
                     self.opaque.setdefault(name, value)
                 return
             self._seen |= {id(value), id(content)}
             # A module's own list, dict or set is compared with the module.
-            if not (depth == 3 and isinstance(value, (dict, list, set))):
+            if not (depth == 3 and is_a(value, (dict, list, set))):
                 self._containers.append((name, None, content, copy.copy(content)))
                 self._of_modules.add(id(content))
             for each in (content.values() if isinstance(content, dict) else content) if depth else ():
@@ -125,7 +126,7 @@ class Shared:
             named.add(name)
             if name in space:
                 self._keep(space, name, space[name])
-                if isinstance(space[name], ModuleType) and is_users(space[name]):
+                if is_a(space[name], ModuleType) and is_users(space[name]):
                     modules.append(vars(space[name]))
                 elif space[name] is os and "environ" in names:
                     self._keep(vars(os), "environ", os.environ)
@@ -151,14 +152,14 @@ class Shared:
 
     def _keep(self, owner: Any, name: str, value: Any) -> None:
         self._names.append((owner, name, value))
-        if isinstance(value, type):
+        if is_a(value, type):
             self._keep_class(value)
         elif type(value) in _CONTAINERS:
             self._keep_content(name, None, value)
         elif value is os.environ:
             self._keep_content(name, None, vars(value)["_data"])
-        elif isinstance(value, _PLAIN) or (not isinstance(value, (FunctionType, ModuleType)) and is_users(type(value))):
-            self._keep_content(name, None, getattr(value, "__dict__", None))
+        elif is_a(value, _PLAIN) or (not is_a(value, (FunctionType, ModuleType)) and is_users(type(value))):
+            self._keep_content(name, None, attributes_of(value))
 
     def _keep_content(self, name: str, owner: type | None, value: Any, depth: int = 3) -> None:
         if type(value) not in _CONTAINERS or id(value) in self._seen:
@@ -223,8 +224,8 @@ class Shared:
 
 def _is_opaque(value: Any) -> bool:
     """Whether a value may change without any difference in its kept state."""
-    home = type(value).__module__.partition(".")[0]
-    return hasattr(value, "__next__") or isinstance(value, (array.array, random.Random)) or home == "numpy"
+    home = home_of(type(value)).partition(".")[0]
+    return has_attribute(value, "__next__") or is_a(value, (array.array, random.Random)) or home == "numpy"
 
 
 def _attributes(kind: type) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
 from fxlib.ir.leaves import leaves_once, write_back
+from fxlib.ir.objects import is_a
 
 __all__ = ["Change", "Hooks", "Snapshot"]
 
@@ -145,7 +147,7 @@ class Snapshot:
             if parameters:
                 self._keep_tensors(path, module, module._parameters.items())
             for name, value in own:
-                if isinstance(value, (torch.Tensor, list, tuple, dict)):
+                if is_a(value, (torch.Tensor, list, tuple, dict)):
                     leaves = [(name, each) for each in leaves_once(value) if type(each) is torch.Tensor]
                     self._keep_tensors(path, module, leaves)
             if leaf:
@@ -153,8 +155,12 @@ class Snapshot:
             self._held += own
             self._classes.update(dict.fromkeys(type(module).__mro__))
             for name, value in own:
-                if isinstance(value, (dict, list, set)):
-                    self._containers.append((module, path, name, value, copy.copy(value)))
+                if not is_a(value, (dict, list, set)):
+                    continue
+                with contextlib.suppress(Exception):  # of a class of its own, whose methods may refuse
+                    before = copy.copy(value)
+                    if same(value, before):
+                        self._containers.append((module, path, name, value, before))
         self._contents = _Contents([container for each in self._modules for container, _, _ in each.marks])
         self.shared = Shared(functions, self._classes, self._held)
 

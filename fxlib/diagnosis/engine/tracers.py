@@ -98,14 +98,15 @@ class Answers(Protocol):
 class StrictTracer(Tracer):
     """A `Tracer` with further leaf modules: paths in the root, class names, or dotted ends of qualified class names.
 
-    ``like`` makes the project's own tracer, of fxlib or torch.fx: its leaves and wrapped functions apply here, too.
+    ``like`` makes the project's own tracer, of fxlib or torch.fx: its leaves and wrapped functions, and whether it
+    records reads of buffers, apply here, too.
     """
 
     def __init__(self, leaves: frozenset[str] = frozenset(), like: Callable[[], Any] | None = None) -> None:
         super().__init__()
         self.leaves = leaves
         self._like = None if like is None else like()
-        for name in ("_autowrap_search", "_autowrap_function_ids"):
+        for name in ("_autowrap_search", "_autowrap_function_ids", "proxy_buffer_attributes"):
             setattr(self, name, getattr(self._like, name, getattr(self, name)))
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:

@@ -140,7 +140,7 @@ def _of_others(site: Site, recipe: Recipe, edits: Iterable[Edit]) -> str | None:
     # As a decorator of a function, it scripts no method.
     script = _SCRIPT if site.source.class_of(site.node) is None else _OF_MODELS
     own = re.search(rf"{_OF_MODELS}|{_MARKS}", site.source.text)
-    if recipe.kind == "lift" and (own or site.mentioned(script)):
+    if recipe.kind == "lift" and (own or site.mentioned(script, *_WORDS)):
         return "torch.jit.script takes the arguments of the new function for tensors, since they have no annotations"
     return None
 
@@ -155,6 +155,8 @@ _SCRIPT = (
     r"\bjit\.\w*script|(=\s*|getattr\()torch\.jit\b(?!\.)|[tT]o_?[tT]orch_?[sS]cript"
     r"|\b(import|from) torch\.jit\b|\bfrom torch import .*\bjit\b"
 )
+_WORDS = ("jit", "orchscript", "orchScript", "orch_script", "orch_Script")
+"""One of them is in each text in which one of these is found."""
 # What only classes that are scripted say.
 _MARKS = r"\bjit\.(export|Final|unused|ignore|is_scripting|Attribute)\b"
 _OF_MODELS = _SCRIPT.replace(r"\bjit\.\w*script", r"(?<!@)\b(?<!@torch\.)jit\.script\b|\bjit\.script_\w+")

@@ -152,9 +152,10 @@ class Site:
             if isinstance(node, ast.stmt):
                 return
 
-    def mentioned(self, *patterns: str) -> str | None:
-        """The name of another file of the project in which each of the regular expressions is found."""
-        return mentioned(self.source.file, *patterns) if self.project else None
+    def mentioned(self, pattern: str, *words: str) -> str | None:
+        """The name of another file of the project in which the regular expression is found, if that has one of the
+        words."""
+        return mentioned(self.source.file, pattern, *words) if self.project else None
 
     def text(self, node: ast.AST) -> str:
         return self.source.segment(node)

@@ -185,23 +185,34 @@ Put these layers into their mode again after each `train()` and `eval()` of the 
     ),
     Rule(
         "FX241",
-        "buffer-number",
-        "Buffer that forward reads as a number",
+        "buffers-once",
+        "Buffer whose value the graph keeps",
         "{it} is read once, while tracing, so the graph keeps this value",
         "info",
-        """`self.scale.item()`, `float(self.scale)` and `if self.initialized:` are no operations: they give Python the
-number that the buffer holds while tracing, and the graph keeps it. Neither `load_state_dict` of other values nor a
-later change of the buffer reaches the graph, which does not even have this buffer. It is reported where a trace with
-another number gives another graph.
+        """torch.fx gives forward the buffer itself, and records what is done with it and a traced value:
+`x * self.scale`. What is computed from buffers alone is computed once, while tracing, and becomes a constant of the
+graph: `(self.var + 1e-5).sqrt()`, `1.0 / self.std`, `self.kernel.expand(3, 1, 3, 3)`. So does the number that
+`self.scale.item()`, `float(self.scale)` and `if self.initialized:` give Python. Neither `load_state_dict` of other
+values nor a later change of the buffer reaches the graph, which does not even have this buffer.
 
-Compute with the buffer itself: `x * self.scale`, `torch.where(self.on, y, x)`. Or trace the model once its buffers have
+It is a warning if forward or a layer of torch changes the buffer, as running statistics are, and information if only
+`load_state_dict` or code outside of forward may. Other buffers are not reported: those that are not persistent, and
+integers and masks that are read as tensors. A number is reported where a trace with another one gives another graph.
+
+Do it in a function with `torch.fx.wrap` that also gets a traced value, or trace with a tracer whose class sets
+`proxy_buffer_attributes = True`, which records every read of a buffer. A number or a condition becomes an operation
+if the buffer is used itself: `x * self.scale`, `torch.where(self.on, y, x)`. Or trace the model once its buffers have
 their values.""",
         bad=net(
-            "        return x * self.scale.item()  # <- here\n",
-            init='self.register_buffer("scale", torch.tensor(2.0))',
+            "        return x / (self.var + 1e-5).sqrt()  # <- here\n",
+            init='self.register_buffer("var", torch.ones(3))',
         ),
-        good=net("        return x * self.scale\n", init='self.register_buffer("scale", torch.tensor(2.0))'),
-        advice="Compute with the buffer itself, or trace the model once it has its value",
+        good=net(
+            "        return scaled(x, self.var)\n",
+            HEAD + "\n\n@torch.fx.wrap\ndef scaled(x, var):\n    return x / (var + 1e-5).sqrt()\n",
+            init='self.register_buffer("var", torch.ones(3))',
+        ),
+        advice="Use the buffer itself in operations with traced values, or trace the model once it has its value",
     ),
     Rule(
         "FX235",

@@ -17,8 +17,9 @@ add(
         "warning",
         """`int()`, `range`, a loop over a dimension and string formatting need a Python number. The program is then
 exported for the size of the example, whatever `dynamic_shapes` says. torch reports this only when the dimension is
-declared dynamic, as a violated constraint, and does not name the line. Use the size as it is (`x.shape[0]`), or replace
-the loop with a tensor operation. `torch.onnx.export` exports in the same way.""",
+declared dynamic, as a violated constraint, and does not name the line. Of `int(x.shape[1] / 2)` the result becomes the
+constant: the export succeeds, and its program refuses all sizes that give another result (*Guard failed*). Use the size
+as it is (`x.shape[0]`), or replace the loop with a tensor operation. `torch.onnx.export` exports in the same way.""",
         fixes=("floor-div",),
         torch_text="",
         bad=net("n = int(x.shape[0])  # <- here\nreturn x.reshape(n, -1)"),

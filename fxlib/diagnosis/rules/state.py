@@ -242,11 +242,10 @@ slow or is large. If another finding of this group explains the difference, it g
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(3)
+        self.layer = nn.Linear(3, 3)
 
     def forward(self, x):
-        y = self.norm(x)
-        return y * self.norm.running_var.mean()  # <- here
+        return self.layer(x) / max(p.abs().max().item() for p in self.parameters())  # <- here
 """,
         good=HEAD
         + """
@@ -254,11 +253,11 @@ class Net(nn.Module):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(3)
+        self.layer = nn.Linear(3, 3)
 
     def forward(self, x):
-        y = self.norm(x)
-        return y * x.var(0).mean()
+        largest = torch.maximum(self.layer.weight.abs().max(), self.layer.bias.abs().max())
+        return self.layer(x) / largest
 """,
         seen="compare",
         advice="Pass the value it depends on as an input, or keep it in a buffer",

@@ -353,6 +353,8 @@ def _live(path: str) -> dict[int, list[FunctionType]]:
 def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
     """Records which codes of the file are executed, in every thread, and whose source is ``read``. Raises NotKept if
     user code prevents that."""
+    from fxlib.ir.objects import attribute
+
     finds = inspect.findsource.__code__
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -364,8 +366,8 @@ def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
         elif code is finds and read is not None:
             found = frame.f_locals["object"]
             for each in (found, *(vars(found).values() if isinstance(found, type) else ())):
-                each = getattr(each, "__func__", each)
-                each = getattr(each, "__code__", getattr(each, "f_code", each))
+                each = attribute(each, "__func__", each)
+                each = attribute(each, "__code__", attribute(each, "f_code", each))
                 if isinstance(each, CodeType) and each.co_filename == path:
                     read[id(each)] = each
 

@@ -61,7 +61,8 @@ class Parts:
         before = next((each for each in self._wholes if each.made.module is made.module), None)
         if before is not None:
             self._wholes.remove(before)
-        apart = self._apart if type(made.module) in vars(self._namespace).values() else contextlib.nullcontext
+        here = any(each is type(made.module) for each in vars(self._namespace).values())
+        apart = self._apart if here else contextlib.nullcontext
         kinds = {type(module) for module in made.module.modules()} if before is None else before.kinds
         self._wholes.append(_Whole(made, inputs, self._namespace, apart, kinds))
 

@@ -105,7 +105,9 @@ def scope(namespace: ModuleType | None) -> dict[str, Any]:
 
 def spelled(thing: Any, names: dict[str, Any]) -> str:
     """The name for a class, function or member of a module in this scope."""
-    name = getattr(thing, "__name__", "")
+    from fxlib.ir.objects import attribute, home_of
+
+    name = attribute(thing, "__name__", "")
     if name and names.get(name) is thing:
         return name
     torch = sys.modules["torch"]
@@ -115,8 +117,8 @@ def spelled(thing: Any, names: dict[str, Any]) -> str:
     for key, value in names.items():
         if value is thing and key.isidentifier() and not key.startswith("__"):
             return key
-    module_name = getattr(thing, "__module__", "")
-    qualified = getattr(thing, "__qualname__", name)
+    module_name = home_of(thing)
+    qualified = attribute(thing, "__qualname__", name)
     outer, _, inner = qualified.partition(".")
     if inner and class_named(names.get(outer), inner) is thing:
         return qualified
@@ -129,9 +131,11 @@ def spelled(thing: Any, names: dict[str, Any]) -> str:
 
 def _exported(module: ModuleType, thing: Any) -> str | None:
     """The shortest public path of an object: ``spaces.Box`` of ``gymnasium.spaces.box.Box``."""
-    name = getattr(thing, "__qualname__", "")
-    inside = f"{getattr(thing, '__module__', '')}.".removeprefix(f"{module.__name__}.")
-    if not name or inside == f"{getattr(thing, '__module__', '')}.":
+    from fxlib.ir.objects import attribute, home_of
+
+    name, home = attribute(thing, "__qualname__", ""), f"{home_of(thing)}."
+    inside = home.removeprefix(f"{module.__name__}.")
+    if not name or inside == home:
         return None
     path, found = [name], cast(Any, module)
     for part in [*inside.split(".")[:-1], ""]:

@@ -62,6 +62,27 @@ def test_without_it_nothing_is_found_and_the_batch_varies(name, tmp_path):
     assert specification.proven and '0: Dim("batch"' in specification.text
 
 
+# The lines of forward for inputs of 2 x 16 x 4, and the expression that keeps what was computed from dimension 1.
+COMPUTED = {
+    "n = int(x.shape[1] / 2)\nreturn x[:, :n] * 2 + x[:, n : 2 * n]": "int(x.shape[1] / 2)",
+    "for i in range(x.shape[1] // 4):\n    x = x + i\nreturn x": "range(x.shape[1] // 4)",
+    "n = x.shape[1] // 2\nassert x.shape[1] % 2 == 0\nreturn x[:, :n] * 2 + x[:, n : 2 * n]": None,
+    "return x * 2 if x.shape[1] > 8 else x": None,
+}
+
+
+@pytest.mark.parametrize("lines", COMPUTED)
+def test_what_is_computed_from_a_size_and_becomes_a_constant_is_found(lines, tmp_path):
+    """torch keeps the size itself as a symbol, and its program accepts only the sizes that give the same."""
+    text = f"{HEAD}class Net(nn.Module):\n    def forward(self, x):\n        "
+    module = load(text + lines.replace("\n", "\n        "), tmp_path)
+    found = judge(module.Net(), (torch.randn(2, 16, 4),), captures=("export", "shapes"))
+    expected = [] if COMPUTED[lines] is None else [COMPUTED[lines]]
+    assert [source_text(each.span) for each in found.findings] == expected
+    shapes = found.verdicts["shapes"]
+    assert shapes.dimensions["x", 1] == ("pinned" if expected else "free") and shapes.dimensions["x", 0] == "free"
+
+
 class Strided(nn.Sequential):
     def __init__(self):
         super().__init__(*(nn.Conv2d(width, 4, 3, stride=2, padding=1) for width in (3, 4, 4)))

@@ -37,6 +37,8 @@ WRITES = {
     "torch.ops.aten.add.out(x, x, out=x)": ("`x`", "FX227"),
     "self.act(x).view(-1).mul_(2)": ("`x` `x`", "FX227 FX227"),
     "self.mean.add_(x.mean(0))": ("`mean`", "FX227"),
+    # What the trace itself does is one finding, and names no more than that.
+    "self.mean.mul_(0.9).add_(x.mean(0))": ("`mean`", "FX210"),
     "self.act(self.fc(x))": ("the value `fc`", ""),
     "F.relu(x + 1, inplace=True)": ("the value `add`", ""),
     "self.fc(x) + 1": ("", ""),

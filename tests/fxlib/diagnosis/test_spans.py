@@ -146,6 +146,8 @@ CASES = [
     ("FX209", 'name = "other"\nsetattr(self, name, 2)\n⟦self.cache⟧ = x\nreturn x + 1'),
     ("FX210", "⟦self.table⟧ = self.table + x.sum()\nreturn x + 1"),
     ("FX210", "⟦self.table⟧.add_(1)\nreturn x + 1"),
+    ("FX210", "⟦self.table.mul_(2)⟧.add_(x.sum())\nreturn x + 1"),
+    ("FX210", "self.table.add_(x.sum())\n⟦self.table.mul_(2)⟧\nreturn x + 1"),
     ("FX211", "y = x + 1\n⟦y.data⟧ = x\nreturn y"),
     ("FX212", "with ⟦torch.no_grad()⟧:\n    y = x + 1\nreturn y"),
     ("FX213", "with ⟦torch.autocast('cpu')⟧:\n    y = x + 1\nreturn y"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -131,6 +132,20 @@ def test_a_file_that_is_scripted_gets_no_new_functions_without_asking(tmp_path):
     assert "torch.jit.script" in offered["lift-expression"].note
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["tools/export.py", "README.md", "docs/use.rst", "bin/export", ".github/workflows/export.yml", "notes.txt",
+     "build/export.py", "export.pyw", "fast.pyx"],
+)  # fmt: skip
+def test_the_whole_repository_is_searched_whatever_kind_of_text_it_is(name, tmp_path):
+    folder = tmp_path / "models"
+    for made in (tmp_path / ".git", folder, (tmp_path / name).parent):
+        made.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text("")
+    (tmp_path / name).write_text("text\ntorch.jit._script.script(build())\n")
+    assert mentioned(str(folder / "net.py"), r"\bjit\.\w*script", "jit") == Path(name).name
+
+
 def test_only_regular_files_of_the_project_are_read(tmp_path):
     (tmp_path / "setup.py").write_text("")
     folder = tmp_path / "package" / "models"
@@ -138,8 +153,11 @@ def test_only_regular_files_of_the_project_are_read(tmp_path):
     (folder / "net.py").write_text("self.kept\n")
     os.mkfifo(folder / "pipe.py")
     (folder / "deep.ipynb").write_text("[" * 100_000)
-    (tmp_path / ".hidden").mkdir()
-    (tmp_path / ".hidden" / "use.py").write_text("net.kept\n")
+    (folder / "data").write_bytes(b"\0net.kept\n")
+    for other in (".venv", "tried"):
+        (tmp_path / other).mkdir()
+        (tmp_path / other / "use.py").write_text("net.kept\n")
+    (tmp_path / "tried" / "pyvenv.cfg").write_text("")
     assert mentioned(str(folder / "net.py"), r"\.kept\b") is None
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "plot.py").write_bytes(b"\xff\xfe net.kept\n")

@@ -99,17 +99,19 @@ class Sources:
 
 def plain(function: Any) -> FunctionType | None:
     """The Python function inside methods and decorators."""
+    from fxlib.ir.objects import attribute, is_a
+
     for _ in range(5):
-        if isinstance(function, FunctionType):
-            inner = getattr(function, "__wrapped__", None)
+        if is_a(function, FunctionType):
+            inner = attribute(function, "__wrapped__")
             if inner is None:
                 return function
             function = inner
         else:
-            function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
+            function = attribute(function, "__func__", attribute(function, "__wrapped__"))
             if function is None:
                 return None
-    return function if isinstance(function, FunctionType) else None
+    return function if is_a(function, FunctionType) else None
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
