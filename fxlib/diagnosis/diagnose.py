@@ -151,7 +151,7 @@ def _report(search: Search) -> Report:
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     code = subject.instrumentation
     report._doubt = lambda: doubtful(subject.root, code.functions, code.own_code)
-    report.mutations = run.notes.mutations
+    report.mutations, report.doubts = run.notes.mutations, run.notes.doubts
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)
     return report

@@ -97,10 +97,12 @@ class Report:
     trace could continue past the findings. ``graph_module`` is None unless torch.fx traces the root. ``error`` is what
     torch.fx raises, as ``(class name, message)``. ``taken`` are the blocks under conditions that were reached,
     ``untaken`` those that were not. ``mutations`` are the nodes of ``graph`` that write in place, including those that
-    no rule reports (a ReLU on a value without other readers). ``returned`` describes results of calls of submodules and
-    functions: by the name of the last node in them, the spans of such calls on the path to it, with the names of the
-    returned nodes (nested in lists and dicts as there). ``doubtful``: the code does more than call layers and torch, so
-    `fxlib.compare` may find differences that no rule covers. ``timings`` are milliseconds.
+    no rule reports (a ReLU on a value without other readers). ``doubts`` say what functions that are one call each in
+    the graph may do beside, where nothing shows that they do: no findings, but reasons not to rely on it. ``returned``
+    describes results of calls of submodules and functions: by the name of the last node in them, the spans of such
+    calls on the path to it, with the names of the returned nodes (nested in lists and dicts as there). ``doubtful``:
+    the code does more than call layers and torch, so `fxlib.compare` may find differences that no rule covers.
+    ``timings`` are milliseconds.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -109,6 +111,7 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None

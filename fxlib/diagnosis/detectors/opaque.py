@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import operator
 from collections.abc import Iterator
+from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +16,9 @@ import torch
 from fxlib.capture.proxy import Proxy
 from fxlib.capture.wrapping import unwrapped
 from fxlib.diagnosis.detectors.graph_checks import base_of
+from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.engine.place import Place
+from fxlib.diagnosis.engine.reads import doubts
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, text_of
@@ -35,6 +39,7 @@ _VALUES = (
     ast.ListComp,
     ast.DictComp,
 )
+_MODULES = ("torch.", "F.", "nn.functional.", "np.", "numpy.", "math.")
 _PICKS = (operator.getitem, getattr)
 
 
@@ -73,44 +78,74 @@ def asked(run: Run, place: Place, value: Any, none: bool = False) -> bool:
     return True
 
 
-def _is_never_none(function: FunctionType, call: Node, item: Any) -> bool:
+def _is_never_none(function: FunctionType, call: Node | None, item: Any) -> bool:
     """Whether each result of a function, or each of its results at one place, is a value by its text."""
     tree = function_tree(function.__code__)
-    if tree is None or not isinstance(tree.body[-1], ast.Return):
+    if tree is None or not _ends(tree.body):
         return False
-    given = {name: value is not None for name, value in _given(function, call)}
+    given = {name: value is not None for name, value in _given(function, call)} if call is not None else {}
     parameters = {each.arg for each in ast.walk(tree.args) if isinstance(each, ast.arg)}
-    nodes = [each for each in ast.walk(tree) if not isinstance(each, ast.Lambda)]
     values: dict[str, list[ast.AST]] = {}
-    for each in nodes:
-        if isinstance(each, ast.Assign):
-            for target in each.targets:
-                if isinstance(target, ast.Name):
-                    values.setdefault(target.id, []).append(each.value)
+    results: list[ast.AST | None] = []
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Assign | ast.For):
+            for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+                known = each.value if isinstance(each, ast.Assign) and isinstance(target, ast.Name) else ast.Tuple([])
+                for name in (inner.id for inner in ast.walk(target) if isinstance(inner, ast.Name)):
+                    values.setdefault(name, []).append(known)
+        elif isinstance(each, ast.Return):
+            results.append(each.value)
 
-    def is_value(node: ast.AST | None, depth: int = 4) -> bool:
+    def is_value(node: ast.AST | None, seen: frozenset[str] = frozenset()) -> bool:
         if isinstance(node, ast.Constant):
             return node.value is not None
         if isinstance(node, ast.IfExp):
-            return is_value(node.body) and is_value(node.orelse)
+            return is_value(node.body, seen) and is_value(node.orelse, seen)
+        if isinstance(node, ast.BoolOp):
+            return is_value(node.values[-1], seen)
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.NamedExpr):
+            return is_value(node.value, seen)
         if isinstance(node, ast.Name):
             known = values.get(node.id, [])
-            there = given.get(node.id, bool(known) and node.id not in parameters)
-            return there and depth > 0 and all(is_value(each, depth - 1) for each in known)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            return hasattr(torch.Tensor, node.func.attr) or text_of(node.func).startswith(("torch.", "F."))
+            there = given.get(node.id, True) if node.id in parameters else bool(known)
+            return there and (node.id in seen or all(is_value(each, seen | {node.id}) for each in known))
+        if isinstance(node, ast.Call):
+            named = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if hasattr(torch.Tensor, named) or named == "apply" or text_of(node.func).startswith(_MODULES):
+                return True
+            called = _resolved(function, node.func)
+            if isinstance(called, FunctionType):
+                installed = is_installed(called.__code__.co_filename)
+                return installed or called is function or _is_never_none(called, None, None)
+            return callable(called)  # a class, or a function of Python's
         return isinstance(node, _VALUES)
 
-    for each in nodes:
-        if isinstance(each, ast.Return):
-            value = each.value
-            if item is not None:
-                several = value.elts if isinstance(value, ast.Tuple) else []
-                there = isinstance(item, int) and -len(several) <= item < len(several)
-                value = several[item] if there else None
-            if not is_value(value):
-                return False
+    for value in results:
+        if item is not None:
+            several = value.elts if isinstance(value, ast.Tuple) else []
+            there = isinstance(item, int) and -len(several) <= item < len(several)
+            value = several[item] if there else None
+        if not is_value(value):
+            return False
     return True
+
+
+def _ends(block: list[ast.stmt]) -> bool:
+    """Whether a block is always left by returning or raising."""
+    last = block[-1] if block else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return _ends(last.body) if isinstance(last, ast.With) else isinstance(last, ast.Return | ast.Raise)
+
+
+def _resolved(function: FunctionType, node: ast.AST) -> Any:
+    """What a dotted name of a function's file is."""
+    if isinstance(node, ast.Attribute):
+        return getattr_static(_resolved(function, node.value), node.attr, None)
+    if not isinstance(node, ast.Name):
+        return None
+    found = function.__globals__.get(node.id, getattr(builtins, node.id, None))
+    return unwrapped(found) if callable(found) else found
 
 
 def changes(search: Search) -> None:
@@ -121,6 +156,9 @@ def changes(search: Search) -> None:
         if function is None:
             continue
         writes = writes_of(function)
+        once: set[str] = set()
+        if not _is_never_none(function, node, None):
+            run.notes.doubts.append(f"`{function.__name__}` may give None, and nobody sees who asks for that")
         name, place = function.__name__, run.place_of_node(node)
         facts: dict[str, Any] = {"node": node.name, "data": {"function": name}}
         for parameter, value in _given(function, node):
@@ -128,6 +166,8 @@ def changes(search: Search) -> None:
                 says = f"`{name}` writes into a constant of the graph, so the change persists into later calls"
                 run.add("FX222", place, says, **facts)
             held = _container(value)
+            if held is not None or any(_is_constant(run, each) for each in _tensors(value)):
+                once.add(parameter)
             if held is not None and parameter in writes.containers:
                 kind = "dictionary" if isinstance(held, dict) else "list"
                 says = f"`{name}` changes its `{parameter}`, and the graph gives it a new {kind} in each call"
@@ -135,6 +175,7 @@ def changes(search: Search) -> None:
             elif isinstance(value, list) and parameter in writes.extended:
                 says = f"`{name}` extends its `{parameter}`, and the graph gives it a new list in each call"
                 run.add("FX242", place, says, severity="info", **facts)
+        run.notes.doubts.extend(doubts(function, once))
         if writes.state:
             says = f"`{name}` changes `{min(writes.state)}`, and code that reads it is run only while tracing"
             run.add("FX242", place, says, severity="info", **facts)

@@ -71,6 +71,7 @@ class Notes:
     copies: dict[Span, Place] = field(default_factory=dict)
     regions: dict[Span, Region] = field(default_factory=dict)
     mutations: list[Mutation] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
     waiting: dict[tuple[str, int], Any] = field(default_factory=dict)
 
 

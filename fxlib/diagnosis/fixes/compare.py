@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
@@ -311,6 +312,8 @@ def _close(left: Any, right: Any, relative: float = 1e-4, absolute: float = 1e-6
     but a float does not equal an int, since it cannot be an index."""
     if {type(left), type(right)} == {int, float}:
         return False, 0.0, f"{right!r} instead of {left!r}"
+    if any(isinstance(each, FakeTensor) for each in (left, right)):
+        return False, math.inf, "a tensor without data, which code kept from a trace"
     if _is_numeric(left) and _is_numeric(right):
         a, b = _dense(torch.as_tensor(left)), _dense(torch.as_tensor(right))
         if a.shape != b.shape:

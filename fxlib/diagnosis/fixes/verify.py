@@ -304,10 +304,12 @@ class Checker(Differences):
 
 def left_out(after: Any, before: Any = None) -> str | None:
     """What a graph leaves out because functions are one call each in it, and what the one before did not; see FX242."""
-    new, known = (
-        [f.message for f in report.findings if f.code == "FX242"] if report else [] for report in (after, before)
-    )
+    new, known = (_beside(report) if report else [] for report in (after, before))
     return next((each for each in new if each not in known), None)
+
+
+def _beside(report: Any) -> list[str]:
+    return [*(each.message for each in report.findings if each.code == "FX242"), *report.doubts]
 
 
 def mark(fix: Fix, finding: Any) -> Any:

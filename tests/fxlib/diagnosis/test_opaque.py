@@ -107,9 +107,25 @@ def test_what_a_wrapped_function_does_beside_its_result(name, tmp_path):
         assert re.search(re.escape(said), found[0]), found
 
 
-DECIDES = "def f(x, *more):\n    if x.sum() > 99:\n        {rare}\n    return x * 2\n"
+METER = "class Meter:\n    n = 0\n\n    def add(self, by):\n        self.n += by\n\n\nMETER = Meter()\n\n\n"
+DECIDES = METER + "def f(x, *more):\n    if x.sum() > 99:\n        {rare}\n    return x * 2\n"
 RARE = {
     "nothing else": ("x = x + 1", "return f(x)", True),
+    "a list that is read": ("x = x + sum(more[0]) + len(more[0])", "return f(x, [1.0, 2.0])", True),
+    "a list in other words": ("list.append(more[0], x)", "seen = [x]\ny = f(x, seen)\nreturn y + sum(seen)", False),
+    "a constant that is read": ("x = x * more[0].clamp(max=1)", "c = torch.ones(3)\nreturn f(x, c) * c", True),
+    "a constant in other words": ("nn.init.zeros_(more[0])", "c = torch.ones(3)\nreturn f(x, c) * c", False),
+    "a comprehension": (
+        "[each.zero_() for each in more]",
+        "c = torch.ones(3)\nreturn f(x, c) * c",
+        False,
+    ),
+    "an object's state": ("METER.add(1)", "return f(x) + METER.n", False),
+    "None that a handler sees": (
+        "return None",
+        "y = f(x)\ntry:\n    return y.relu()\nexcept AttributeError:\n    return x",
+        False,
+    ),
     "a list": ("more[0].append(x)", "seen = [x]\ny = f(x, seen)\nreturn y + sum(seen)", False),
     "a constant": ("more[0][0] = 0", "c = torch.ones(3)\nreturn f(x, c) * c", False),
     "None": ("return None", "y = f(x)\nreturn x if y is None else y", False),
@@ -143,7 +159,7 @@ def test_a_part_whose_caller_asks(rare, body, tmp_path):
     )
     text = f"{HEAD}{part}{head}    def forward(self, x):\n        {body}\n"
     module = load(text, tmp_path)
-    for others, applied in (((), True), ((Target("Net()", "torch.ones(2, 3)"),), False)):
+    for others, applied in (((), "raise" in rare), ((Target("Net()", "torch.ones(2, 3)"),), False)):
         checker = Checker(module.__file__, "Part()", "torch.ones(2, 3)", others=others)
         (finding,) = [each for each in checker.before.report.findings if each.code == "FX101"]
         assert any(each.preferred for each in checker.settle(finding)) == applied
