@@ -99,6 +99,13 @@ class Context:
             return size
         raise Unsupported(f"{what} must be a constant, but it depends on a dynamic dimension ({size})", "FX402")
 
+    def filled(self, value: ir.Value, operator: str) -> None:
+        """Refuse a value of which a size may be 0 though none of the inputs' is, for an operator that engines cannot
+        compute of nothing."""
+        for size in self.sizes(value):
+            if size == 0 if isinstance(size, int) else not size.node.expr.is_positive:
+                raise Unsupported(f"engines cannot compute {operator} of empty tensors, and {size} may be 0", "FX402")
+
     # -- emission
     # ---------------------------------------------------------------------------------------------------------
 
