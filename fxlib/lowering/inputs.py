@@ -174,8 +174,9 @@ class Inputs:
     def check_sizes(self, tensors: Sequence[torch.Tensor], caller: str) -> None:
         """
         Raises:
-            TypeError, ValueError: a size is not dynamic and another than the example's; or with these sizes forward
-                would take another branch than it did for the capture.
+            TypeError: a tensor is not dense, or has no data.
+            ValueError: a size is not dynamic and another than the example's; or with these sizes forward would take
+                another branch than it did for the capture.
         """
         if not all(map(_alike, tensors, self.sizes)) and (problem := self.problem(tensors, caller)):
             raise problem
@@ -269,11 +270,13 @@ class Inputs:
 
 
 def _alike(tensor: torch.Tensor, sizes: tuple[int | Range, ...]) -> bool:
+    """Whether it is a tensor with data that has the sizes of the example's, where they are not dynamic."""
     shape = tensor.shape
-    return shape == sizes or (
+    same = shape == sizes or (
         len(shape) == len(sizes)
         and all(have == size or type(size) is tuple for have, size in zip(shape, sizes, strict=True))
     )
+    return same and tensor.layout is torch.strided and not tensor.is_meta
 
 
 def _fits(size: int | Range, there: int) -> bool:
