@@ -75,3 +75,18 @@ def test_numbers_that_an_export_fixes_are_conditions():
     for shape in ((40, 8), (16, 12)):
         with pytest.raises(ValueError, match=r"was captured for math\.trunc"):
             lowered(torch.randn(shape))
+
+
+class Resized(nn.Module):
+    def forward(self, x, y):
+        exact = F.interpolate(x, size=y.shape[2:], mode="nearest-exact")
+        return F.interpolate(x, size=y.shape[2:]) * 2 + exact, F.interpolate(x, scale_factor=1.3) + 1
+
+
+def test_the_nearest_elements_are_those_of_torch():
+    """As they are not by ONNX Runtime's own rounding."""
+    model, dynamic = Resized().eval(), {"x": (2, 3), "y": (2, 3)}
+    lowered = fxlib.lower(model, (torch.randn(1, 2, 8, 9), torch.randn(1, 1, 11, 12)), dynamic=dynamic, min_nodes=1)
+    assert set(lowered.report.reasons) == {"interpolate_2"}
+    for rows in (30, 54, 11):
+        agree(lowered, model, torch.randn(1, 2, rows, 3), torch.randn(1, 1, rows * 7 // 5 + 1, 5))
