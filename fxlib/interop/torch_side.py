@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ foreign_proxy = torch.fx.Proxy
 foreign_graph = torch.fx.Graph
 
 __all__ = [
+    "Undecided",
     "experimental",
     "force_recompile",
     "foreign_graph",
@@ -38,7 +39,8 @@ __all__ = [
     "foreign_wrapped_methods",
     "free_symbols",
     "set_foreign_tracing",
-    "size_comparisons",
+    "size_decisions",
+    "sizes_undecided",
     "symbolic_tensors",
     "torch_traceback_state",
 ]
@@ -62,30 +64,76 @@ def set_foreign_tracing(value: bool) -> bool:
 
 
 @contextlib.contextmanager
-def size_comparisons() -> Iterator[dict[tuple[Any, str], bool]]:
-    """Within it, each comparison of symbolic sizes is recorded: the expression and the file that compared -> whether it
-    was true. torch's own guards lack those that it decides by assuming that a dynamic size is not 1."""
-    from torch.fx.experimental import symbolic_shapes
+def size_decisions() -> Iterator[dict[tuple[Any, str], Any]]:
+    """Within it, whatever makes a plain value of an expression of symbolic sizes is recorded: the expression and the
+    file that asked -> the boolean or number. torch's own guards lack those that it decides by assuming that a dynamic
+    size is not 1."""
+    found = dict[tuple[Any, str], Any]()
 
-    environment: Any = symbolic_shapes.ShapeEnv
-    evaluate, found = environment.evaluate_expr, dict[tuple[Any, str], bool]()
-    own = (os.path.dirname(symbolic_shapes.__file__), torch.__file__, __file__)
-
-    def recording(self: Any, expression: Any, *args: Any, **kwargs: Any) -> Any:
-        result = evaluate(self, expression, *args, **kwargs)
-        of_sizes = (expression.is_Relational or expression.is_Boolean) and expression.free_symbols
-        if of_sizes:
-            frame = sys._getframe(1)
-            while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
-                frame = frame.f_back
-            found[expression, frame.f_code.co_filename] = bool(result)
+    def recording(environment: Any, expression: Any, evaluate: Callable[[], Any]) -> Any:
+        result = evaluate()
+        if expression.free_symbols:
+            if expression.is_Relational or expression.is_Boolean:
+                plain: Any = bool(result)
+            else:
+                plain = int(result) if result == int(result) else float(result)
+            found[expression, _asking()] = plain
         return result
 
-    environment.evaluate_expr = recording
-    try:
+    with _evaluating(recording):
         yield found
+
+
+class Undecided(Exception):
+    """A value was asked of sizes that may change; the text is the expression."""
+
+
+@contextlib.contextmanager
+def sizes_undecided(within: str) -> Iterator[None]:
+    """Keep the files of a folder from deciding by the example's sizes: two that are not known to be equal are
+    different, and anything else that depends on them raises `Undecided`."""
+    from sympy import Eq, Ne, false, true
+
+    def deciding(environment: Any, expression: Any, evaluate: Callable[[], Any]) -> Any:
+        if not expression.free_symbols or not _asking().startswith(within):
+            return evaluate()
+        known = environment._maybe_evaluate_static(expression, axioms=())
+        if known is None and isinstance(expression, (Eq, Ne)):
+            known = true if isinstance(expression, Ne) else false
+        if known is None:
+            raise Undecided(str(expression))
+        return known
+
+    with _evaluating(deciding):
+        yield
+
+
+@contextlib.contextmanager
+def _evaluating(instead: Callable[[Any, Any, Callable[[], Any]], Any]) -> Iterator[None]:
+    """Within it, torch's evaluation of an expression of sizes is `instead` of the environment, the expression, and
+    torch's evaluation."""
+    from torch.fx.experimental import symbolic_shapes
+
+    kind: Any = symbolic_shapes.ShapeEnv
+    evaluate = kind.evaluate_expr
+
+    def evaluating(self: Any, expression: Any, *args: Any, **kwargs: Any) -> Any:
+        return instead(self, expression, lambda: evaluate(self, expression, *args, **kwargs))
+
+    kind.evaluate_expr = evaluating
+    try:
+        yield
     finally:
-        environment.evaluate_expr = evaluate
+        kind.evaluate_expr = evaluate
+
+
+def _asking() -> str:
+    """The file that asks for the value of an expression of sizes."""
+    own = (os.path.dirname(experimental("symbolic_shapes").__file__), torch.__file__, __file__)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def symbolic_tensors(values: Any, dims: Any) -> tuple[Any, list[Any]]:

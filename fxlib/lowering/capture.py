@@ -23,7 +23,7 @@ from fxlib.capture.root_arguments import _assert_is_none
 from fxlib.capture.symbolic_trace import symbolic_trace
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.interop.convert import adopted, from_torch_fx
-from fxlib.interop.torch_side import size_comparisons
+from fxlib.interop.torch_side import size_decisions
 from fxlib.ir.graph import Graph
 from fxlib.ir.modules import copy_of, data_kept, writes_undone
 from fxlib.ir.node import Node, map_arg
@@ -160,10 +160,13 @@ def export(model: torch.nn.Module, inputs: Inputs, dtype: torch.dtype | None = N
     sizes: Any = [dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in inputs.dims]
     dynamic = (tuple(sizes),) if any(sizes) else None
     with torch.no_grad(), unchanged(model), data_kept(model), _quiet():
-        with size_comparisons() as comparisons:
+        with size_decisions() as decisions:
             program = torch.export.export(outer, tuple(examples), dynamic_shapes=dynamic, strict=False)
         _check_dynamic(program, inputs)
-        inputs.guards = guards_of(program, inputs.dims, comparisons)
+        try:
+            inputs.guards = guards_of(program, inputs.dims, decisions)
+        except ValueError as error:
+            raise CaptureError(str(error)) from error
         if not all(_converts(node) for node in program.graph.nodes):
             program = program.run_decompositions(_decompositions())
         gm = from_torch_fx(program.module(check_guards=False))

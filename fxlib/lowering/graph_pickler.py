@@ -9,6 +9,8 @@ from __future__ import annotations
 import pickle
 import pkgutil
 import types
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ from fxlib.ir.format import _get_qualified_name
 from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 
+ELSEWHERE: ContextVar[Mapping[Any, Any]] = ContextVar("ELSEWHERE", default=types.MappingProxyType({}))
+"""The tensors that are saved elsewhere: while pickling, `place` of each -> its key; while reading, that key -> it."""
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _CALLED = (types.FunctionType, types.BuiltinFunctionType, *_OPERATORS)
 
@@ -30,9 +34,21 @@ class Pickler(pickle.Pickler):
         if isinstance(obj, GraphModule):
             body = {name: value for name, value in vars(obj).items() if name != "_graph"}
             return _graph_module, (body, _bare(obj.graph), type(obj).__name__)
+        if isinstance(obj, torch.Tensor) and (key := ELSEWHERE.get().get(place(obj))) is not None:
+            return _held_elsewhere, (key, isinstance(obj, torch.nn.Parameter))
         if isinstance(obj, _CALLED) and (path := _path(obj)) is not None:
             return pkgutil.resolve_name, (path,)
         return NotImplemented
+
+
+def place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The memory of a tensor, and how it is laid out there."""
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _held_elsewhere(key: Any, parameter: bool) -> torch.Tensor:
+    found: torch.Tensor = ELSEWHERE.get()[key]
+    return torch.nn.Parameter(found, requires_grad=False) if parameter else found
 
 
 def _bare(graph: Graph) -> Graph:

@@ -171,11 +171,15 @@ class Inputs:
         """`guards` as text."""
         return [guard.shown(self.labels) for guard in self.guards]
 
-    def check_guards(self, tensors: Sequence[torch.Tensor], caller: str) -> None:
+    def check_sizes(self, tensors: Sequence[torch.Tensor], caller: str) -> None:
         """
         Raises:
-            ValueError: with these sizes forward would take another branch than it did for the capture.
+            TypeError: a tensor is not dense, or has no data.
+            ValueError: a size is not dynamic and another than the example's; or with these sizes forward would take
+                another branch than it did for the capture.
         """
+        if not all(map(_alike, tensors, self.sizes)) and (problem := self.problem(tensors, caller)):
+            raise problem
         for guard in self.guards:
             if not guard.holds(tensors):
                 shapes = ", ".join(f"{n} of shape {list(t.shape)}" for n, t in zip(self.labels, tensors, strict=True))
@@ -263,6 +267,16 @@ class Inputs:
                         f"{caller} got {_size_shown(dims[dim])} for dimension {dim} of {name!r} in dynamic, but the "
                         f"example has {tensor.shape[dim]}"
                     )
+
+
+def _alike(tensor: torch.Tensor, sizes: tuple[int | Range, ...]) -> bool:
+    """Whether it is a tensor with data that has the sizes of the example's, where they are not dynamic."""
+    shape = tensor.shape
+    same = shape == sizes or (
+        len(shape) == len(sizes)
+        and all(have == size or type(size) is tuple for have, size in zip(shape, sizes, strict=True))
+    )
+    return same and tensor.layout is torch.strided and not tensor.is_meta
 
 
 def _fits(size: int | Range, there: int) -> bool:

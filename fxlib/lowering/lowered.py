@@ -65,7 +65,7 @@ class LoweredModule(torch.nn.Module):
             TypeError, ValueError: an argument does not match the example that the model was lowered with.
         """
         tensors = self.inputs.of_call(args, kwargs, f"lowered {self.report.model}")
-        self.inputs.check_guards(tensors, f"lowered {self.report.model}")
+        self.inputs.check_sizes(tensors, f"lowered {self.report.model}")
         try:
             with torch.no_grad():
                 result = self.module(*tensors)
@@ -258,7 +258,8 @@ class _Made:
         rows = {row.name: row for row in report.parts}
         for name, (program, ms) in programs.items():
             rows[name].build_ms, rows[name].info = ms, dict(program.info)
-            setattr(prepared.cut.module, name, EnginePart(prepared.exports[name], program))
+            graph = getattr(prepared.cut.module, name)
+            setattr(prepared.cut.module, name, EnginePart(prepared.exports[name], program, graph))
         report.timings["build"] = (time.perf_counter() - start) * 1e3
         outer: torch.nn.Module = prepared.cut.module
         casting = outer if self.half is None else _Casting(outer, self.half)

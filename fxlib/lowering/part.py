@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,19 @@ from fxlib.lowering.onnx.export import Constant, Exported, Number
 
 
 class EnginePart(torch.nn.Module):
-    """A part that an engine runs. It takes the inputs and returns the results of the part's graph."""
+    """A part that an engine runs. It takes the inputs and returns the results of the part's graph.
 
-    def __init__(self, exported: Exported, program: Program) -> None:
+    A call for which the engine was not built runs in PyTorch: one with an empty input or one of another shape, as some
+    operators give at some sizes (`squeeze` at 1), and one at which the engine fails.
+    """
+
+    def __init__(self, exported: Exported, program: Program, graph: torch.nn.Module | None = None) -> None:
+        """`graph` is the part in PyTorch, if calls may run there."""
         super().__init__()
         self.exported = exported
         self.program = program
+        self._graph = (graph,)  # not a submodule: it stays on the device and in the precision of the build
+        self._shapes = [tuple(_fixed(size) for size in value.shape or ()) for value in exported.model.graph.inputs]
         # Usually all results are tensors, and need no sorting.
         plain = exported.outputs == list(range(len(exported.outputs)))
         self.checked = False
@@ -29,23 +37,39 @@ class EnginePart(torch.nn.Module):
     def forward(self, *args: Any) -> Any:
         """
         Raises:
-            NotTaken: the engine fails; the text names the node, if the engine does, and its line.
+            NotTaken: the engine fails, and the part is `checked` or has no graph; the text names the node, if the
+                engine does, and its line.
         """
-        given = self._given(args)
+        given, graph = self._given(args), self.graph
+        if graph is not None and not self.suits(given):
+            return graph(*args)
         try:
             results = self.program(*given)
         except (EngineError, TypeError):
             raise
         except Exception as error:
-            raise self._failed(str(error)) from error
+            failure = self._failed(str(error))
+            if self.checked or graph is None:
+                raise failure from error
+            warnings.warn(f"{failure}. This part of the call runs in PyTorch instead", stacklevel=2)
+            return graph(*args)
         if self.checked:
-            self._check(results)
+            self._check(given, results)
         if self._single:
             return results[0]
         flat = iter([_value(each, results) for each in self.exported.outputs])
         spec, inner = self.exported.output_spec
         leaves = [pytree.tree_unflatten([next(flat) for _ in range(part.num_leaves)], part) for part in inner]
         return pytree.tree_unflatten(leaves, spec)
+
+    @property
+    def graph(self) -> torch.nn.Module | None:
+        """The part in PyTorch, if calls may run there."""
+        return self._graph[0]
+
+    def suits(self, given: Sequence[torch.Tensor]) -> bool:
+        """Whether the engine was built for these inputs of the program."""
+        return all(map(_suits, given, self._shapes))
 
     def _failed(self, text: str) -> NotTaken:
         nodes = [str(node.name) for node in self.exported.model.graph]
@@ -66,19 +90,23 @@ class EnginePart(torch.nn.Module):
         where = f" ({file}.py:{rest.partition(':')[0]})" if file else ""
         return f"{node.op_type} of node {node.metadata_props['fx.node']!r}{where}"
 
-    def _check(self, results: Sequence[torch.Tensor]) -> None:
-        for output, result in zip(self.exported.model.graph.outputs, results, strict=True):
+    def _check(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        graph = self.exported.model.graph
+        sizes = {
+            str(size): have
+            for value, tensor in zip(graph.inputs, given, strict=True)
+            for size, have in zip(value.shape or (), tensor.shape, strict=False)
+        }
+        for output, result in zip(graph.outputs, results, strict=True):
             if output.shape is None:
                 continue
-            sizes = list(output.shape)
-            same = len(sizes) == result.dim() and all(
-                not isinstance(want, int) or want == have for want, have in zip(sizes, result.shape, strict=True)
-            )
-            if not same:
+            wanted = [_computed(str(size), sizes) for size in output.shape]
+            have = list(result.shape)
+            if len(wanted) != len(have) or any(w not in (None, h) for w, h in zip(wanted, have, strict=True)):
                 name = str(output.name).partition(":")[0]
                 raise NotTaken(
-                    f"the engine's result of {self._place(name)} has the shape {list(result.shape)}, PyTorch's has "
-                    f"{sizes}",
+                    f"the engine's result of {self._place(name)} has the shape {have}, PyTorch's has "
+                    f"[{', '.join(map(str, output.shape))}]",
                     name,
                 )
 
@@ -105,3 +133,25 @@ def _value(output: int | Constant | Number, results: list[torch.Tensor]) -> Any:
     if isinstance(output, Constant):
         return output.value
     return int(results[output.index]) if isinstance(output, Number) else results[output]
+
+
+def _fixed(size: Any) -> int | None:
+    return size if isinstance(size, int) else None
+
+
+def _suits(tensor: torch.Tensor, sizes: tuple[int | None, ...]) -> bool:
+    """Whether an engine can take a tensor: it computes nothing of a size that is 0 only in some calls, as many
+    operators of engines would fail, or end the process."""
+    shape = tensor.shape
+    return shape == sizes or (
+        len(shape) == len(sizes)
+        and all(have == want or (want is None and have) for have, want in zip(shape, sizes, strict=True))
+    )
+
+
+def _computed(size: str, sizes: dict[str, int]) -> int | None:
+    """The value of an expression of sizes; None if it is not known."""
+    try:
+        return int(eval(size, {}, sizes))
+    except Exception:
+        return None

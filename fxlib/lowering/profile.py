@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,8 +61,9 @@ def layer_times(
     rows: list[LayerTime] = []
     for name, watch in watched.items():
         module = modules[name]
-        if isinstance(module, EnginePart):
-            rows += _of_engine(report, name, module, watch.given, runs)
+        given = [watch.given[index] for index in module.exported.inputs] if isinstance(module, EnginePart) else []
+        if isinstance(module, EnginePart) and module.suits(given):
+            rows += _of_engine(report, name, module, given, runs)
         else:
             nodes = list(parts[name].nodes)
             rows.append(_row(report, nodes[0], nodes, name, [], statistics.median(watch.ms)))
@@ -95,10 +97,10 @@ class _Watch:
 
 
 def _of_engine(
-    report: LoweringReport, name: str, part: EnginePart, args: tuple[Any, ...], runs: int
+    report: LoweringReport, name: str, part: EnginePart, given: Sequence[torch.Tensor], runs: int
 ) -> list[LayerTime]:
     joined: dict[str, LayerTime] = {}
-    for kernel in part.program.profile([args[index] for index in part.exported.inputs], runs):
+    for kernel in part.program.profile(given, runs):
         spent = kernel.ms or 0.0
         row = joined.get(kernel.main)
         if row is None:

@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from fxlib.lowering.engines import get
 from fxlib.lowering.onnx.export import Exported
 from fxlib.lowering.part import EnginePart
 
-FORMAT = 4
+FORMAT = 5
 
 
 class UntrustedModel(RuntimeError):
@@ -91,12 +92,21 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
             "file": file, "inputs": part.exported.inputs, "parameters": list(part.exported.parameters),
             "profiles": part.exported.profiles,
         }  # fmt: skip
-    layouts = {name: (part.exported.outputs, part.exported.output_spec) for name, part in parts.items()}
+    layouts = {name: (part.exported.outputs, part.exported.output_spec, part.graph) for name, part in parts.items()}
+    # The weights of the parts are in their ONNX models; NumPy has no bfloat16.
+    weights = {
+        graph_pickler.place(tensor): (name, key)
+        for name, part in parts.items()
+        for key, tensor in part.exported.parameters.items()
+        if tensor.numel() and tensor.dtype != torch.bfloat16
+    }
     try:
         for name in parts:
             _replace(module, name, torch.nn.Identity())
         held = {"module": module, "state": state, "layouts": layouts}
-        torch.save(held, folder / "module.pt", pickle_module=graph_pickler)
+        with _elsewhere(weights):
+            # Protocol 2, the usual one, has no names with a dot, as that of a memory format is.
+            torch.save(held, folder / "module.pt", pickle_module=graph_pickler, pickle_protocol=4)
     finally:
         for name, part in parts.items():
             _replace(module, name, part)
@@ -117,19 +127,33 @@ def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     manifest = json.loads((folder / "manifest.json").read_text())
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{folder} has format {manifest.get('format')}, this version reads {FORMAT}")
-    held = torch.load(folder / "module.pt", weights_only=False)
-    engine = get(manifest["engine"])
+    models: dict[str, ir.Model] = {}
+    weights: dict[tuple[str, str], torch.Tensor] = {}
     for name, place in manifest["parts"].items():
-        model = ir.load(str(folder / Path(place["file"]).name))
-        parameters = {}
+        model = models[name] = ir.load(str(folder / Path(place["file"]).name))
         for key in place["parameters"]:
             value = model.graph.initializers[key].const_value
             if value is not None and value.dtype != ir.DataType.BFLOAT16:
-                parameters[key] = torch.from_numpy(value.numpy().copy())
-        outputs, spec = held["layouts"][name]
-        exported = Exported(model, place["inputs"], outputs, spec, parameters, profiles=place["profiles"])
-        _replace(held["module"], name, EnginePart(exported, engine.build(exported, held["state"]["options"])))
+                weights[name, key] = torch.from_numpy(value.numpy().copy())
+    with _elsewhere(weights):
+        held = torch.load(folder / "module.pt", weights_only=False)
+    engine = get(manifest["engine"])
+    for name, place in manifest["parts"].items():
+        parameters = {key: weights[name, key] for key in place["parameters"] if (name, key) in weights}
+        outputs, spec, graph = held["layouts"][name]
+        exported = Exported(models[name], place["inputs"], outputs, spec, parameters, profiles=place["profiles"])
+        program = engine.build(exported, held["state"]["options"])
+        _replace(held["module"], name, EnginePart(exported, program, graph))
     return held["module"], held["state"]
+
+
+@contextlib.contextmanager
+def _elsewhere(tensors: dict[Any, Any]) -> Iterator[None]:
+    token = graph_pickler.ELSEWHERE.set(tensors)
+    try:
+        yield
+    finally:
+        graph_pickler.ELSEWHERE.reset(token)
 
 
 def _sealed(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fxlib import shapes
 from fxlib.codegen.graph_module import GraphModule
-from fxlib.interop.torch_side import symbolic_tensors
+from fxlib.interop.torch_side import size_decisions, symbolic_tensors
 from fxlib.ir.leaves import copied, tensors_in
 from fxlib.ir.modules import data_kept
 from fxlib.ir.node import Node, arguments_of
@@ -102,8 +102,11 @@ def _symbolic(gm: GraphModule, inputs: Sequence[Any], dims: Sequence[Sequence[in
         for node in gm.graph.nodes:
             if node.op in ("placeholder", "output"):
                 continue
-            with refusals_unlogged():
+            with refusals_unlogged(), size_decisions() as decisions:
                 values[node] = fixing.get(node) or _found(node, values, step)
+            if not tensors_in(values[node]) and any(file == __file__ for _, file in decisions):
+                # Such as `(n > 3) * 2`, or `math.sqrt(n)`.
+                values[node] = Unknown("torch computes it for the example's sizes only", node.name, "value")
             if node not in fixing and any(is_fixed(size) for size in sizes):
                 fixing[node] = Unknown("torch computes it for one size of a dynamic dimension only")
                 break

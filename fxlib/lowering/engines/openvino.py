@@ -177,15 +177,18 @@ class OpenvinoProgram(Program):
 
     def __init__(self, exported: Exported, options: BuildOptions, counting: bool = False) -> None:
         self.exported, self.options, self._library = exported, options, library()
-        config = settings(options)
+        self._config = config = settings(options)
         if counting:
             config["PERF_COUNT"] = True
-        self.compiled, self._weights = compiled(exported, config)
+        self._compile()
         graph = exported.model.graph
         # OpenVINO has its own order of outputs, and merges outputs with the same value.
         self._inputs = [(str(v.name), *_port(self.compiled.inputs, str(v.name))) for v in graph.inputs]
         self._outputs = [_port(self.compiled.outputs, str(v.name)) for v in graph.outputs]
-        self._idle: list[Any] = []
+        ports = (*self._inputs, *self._outputs)
+        self._fixed = all(shape is not None for *_, shape in ports)
+        """Whether no size may change. Otherwise an operator may fail, and with one thread `infer` of OpenVINO 2026 then
+        returns silently, with the results of its last call."""
         self.info = {
             "version": version(),
             "threads": config["INFERENCE_NUM_THREADS"],
@@ -193,6 +196,11 @@ class OpenvinoProgram(Program):
             "onnx_nodes": len(graph),
             "weights_bytes": sum(weight.nbytes for weight in self._weights.values()),
         }
+
+    def _compile(self) -> None:
+        self.compiled, self._weights = compiled(self.exported, self._config)
+        self._idle: list[Any] = []
+        self._failed = False
 
     def kernels(self) -> list[Kernel]:
         return _kernels(self.exported, self.compiled)
@@ -208,10 +216,12 @@ class OpenvinoProgram(Program):
         return [(kernel, times[kernel.name]) for kernel in program.kernels() if kernel.name in times]
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        self._refuse_empty(inputs)
+        if self._failed:  # the operator may fail in all later calls, too
+            self._compile()
         # A request serves one call at a time, so each thread has its own.
+        idle = self._idle
         try:
-            request = self._idle.pop()
+            request = idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
         held = []
@@ -229,22 +239,21 @@ class OpenvinoProgram(Program):
             if shape is not None and index not in results:
                 results[index] = torch.empty(shape, dtype=dtype)
                 request.set_output_tensor(index, self._shared(results[index]))
-        request.infer()
+        try:
+            if self._fixed:
+                request.infer()
+            else:
+                request.start_async()
+                request.wait()
+        except RuntimeError:
+            self._failed = True
+            raise
         given: list[torch.Tensor] = []
         for index, dtype, _ in self._outputs:
             result = results.pop(index, None)  # outputs that were merged get separate tensors
             given.append(_copied(request.get_output_tensor(index), dtype) if result is None else result)
-        self._idle.append(request)
+        idle.append(request)
         return given
-
-    def _refuse_empty(self, inputs: Sequence[torch.Tensor]) -> None:
-        """OpenVINO 2026 corrupts memory if an operator has empty inputs."""
-        for (name, *_), tensor in zip(self._inputs, inputs, strict=True):
-            if not tensor.numel():
-                raise EngineError(
-                    f"OpenVINO cannot compute empty tensors, but input {name!r} has shape {list(tensor.shape)}; leave"
-                    ' such calls out, or lower with engine="onnxruntime"'
-                )
 
     def _shared(self, tensor: torch.Tensor) -> Any:
         if tensor.dtype == torch.bfloat16:  # numpy has none
@@ -374,8 +383,8 @@ ENGINE = Engine(
     build=OpenvinoProgram,
     limits=(
         "bf16 needs a CPU with bf16 arithmetic. Its `Pad` has no wrap mode. Integers have 32 bits, arithmetic with 8 "
-        "and stable sorting stay in PyTorch, and float64 is computed in fp32. Empty tensors are refused, because the "
-        "library corrupts its memory on them."
+        "and stable sorting stay in PyTorch, and float64 and float16 are computed in fp32, so that `x.half().float()` "
+        "is `x`."
     ),
     precisions=("fp32", "bf16"),
     computes=frozenset({"bf16"}),

@@ -4,7 +4,7 @@ It runs in a separate process, because TensorRT keeps only the first logger of a
 library must not end the caller, and because a build can only be interrupted by killing it. Imports nothing of fxlib.
 
 The job is `{"module", "onnx", "plan", "result", "profiles", "capability", "timing_cache", "level"}`.
-The result file gets `{"ok", "error", "version", "seconds", "bytes", "layers_text", "log", "profiles"}`.
+The result file gets `{"ok", "error", "version", "seconds", "bytes", "layers_text", "log", "profiles", "refused"}`.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ def main(path: str) -> int:
         "layers_text": "",
         "log": [],
         "profiles": {},
+        "refused": [],
     }
     try:
         build(job, result)
@@ -68,8 +69,13 @@ def build(job: dict, result: dict) -> None:
     parser = trt.OnnxParser(network, logger)
     start = time.perf_counter()
     if not parser.parse_from_file(job["onnx"]):
-        refused = [str(parser.get_error(i)) for i in range(parser.num_errors)]
-        result["error"] = "refused the model: " + "; ".join(refused[:3])
+        refused = [parser.get_error(i) for i in range(parser.num_errors)]
+        result["error"] = "refused the model: " + "; ".join(map(str, refused[:3]))
+        # A node is not always named, but the function that refused it is that of its operator.
+        result["refused"] = [
+            {"node": each.node_name(), "operator": each.node_operator() or each.func().removeprefix("import")}
+            for each in refused
+        ]
         return
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED

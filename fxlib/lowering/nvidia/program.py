@@ -20,7 +20,7 @@ import onnx_ir as ir
 import torch
 
 from fxlib.lowering.cache import cache_directory
-from fxlib.lowering.engine import BuildOptions, EngineError, Kernel, Program
+from fxlib.lowering.engine import BuildOptions, EngineError, Kernel, NotTaken, Program
 from fxlib.lowering.nvidia.kernels import parse
 from fxlib.lowering.nvidia.library import Library, has_driver
 from fxlib.lowering.onnx.dtypes import FROM_ONNX
@@ -45,7 +45,7 @@ class TensorrtProgram(Program):
         self.plan, facts = folder / f"{key}.plan", folder / f"{key}.json"
         cached = self.plan.exists() and facts.exists() and _owned(self.plan)
         if not cached:
-            self._build(data, job, facts, options.timeout_s)
+            self._build(exported, data, job, facts, options.timeout_s)
         result = json.loads(facts.read_text())
         self._kernels = parse(result["layers_text"])
         self._context: Any = None
@@ -67,7 +67,7 @@ class TensorrtProgram(Program):
     def kernels(self) -> list[Kernel]:
         return self._kernels
 
-    def _build(self, data: bytes, job: dict[str, Any], facts: Path, seconds: float) -> None:
+    def _build(self, exported: Exported, data: bytes, job: dict[str, Any], facts: Path, seconds: float) -> None:
         with tempfile.TemporaryDirectory(prefix="fxlib-build-") as scratch:
             model, result, request = (Path(scratch) / name for name in ("model.onnx", "result.json", "job.json"))
             model.write_bytes(data)
@@ -95,7 +95,10 @@ class TensorrtProgram(Program):
                 )
             answer = json.loads(result.read_text())
             if not answer["ok"]:
-                raise EngineError(f"{self.library.label} {answer['version'] or ''} {answer['error']}")
+                text = f"{self.library.label} {answer['version'] or ''} {answer['error']}"
+                if found := _refused(exported, answer["refused"]):
+                    raise NotTaken(f"{text}", *(str(node.name) for node in found))
+                raise EngineError(text)
             facts.write_text(json.dumps(answer))
             os.chmod(self.plan, 0o600)
 
@@ -137,6 +140,17 @@ class TensorrtProgram(Program):
         if home.type != "cuda":
             stream.synchronize()
         return [r.to(home) for r in results]
+
+
+def _refused(exported: Exported, errors: list[dict[str, str]]) -> list[ir.Node]:
+    """The nodes that the library refused: the named one, or else all of that operator."""
+    nodes = list(exported.model.graph)
+    for error in errors:
+        found = [node for node in nodes if node.name == error["node"]]
+        found = found or [node for node in nodes if node.op_type == error["operator"]]
+        if found:
+            return found
+    return []
 
 
 def _profiles(exported: Exported, options: BuildOptions) -> dict[str, list[list[int]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ TensorRT >= 10."""
 INT64_MAX = 2**63 - 1
 STABLE = "fx.stable"
 """Marks a TopK that must keep the order of equal elements, as ONNX says, but as not every engine does."""
+_ARITHMETIC = {
+    "Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "CleanDiv": "Div", "Mod": "Mod", "PythonMod": "Mod",
+}  # fmt: skip
+"""The forms that sizes take besides symbols and integers (sympy's, and torch's own) -> the operator for them."""
 ORIGIN = "lowering_origin"
 """Key of a node's meta: its name in the whole graph; its copy in a part may have another name."""
 
@@ -94,6 +98,13 @@ class Context:
         if isinstance(size, int):
             return size
         raise Unsupported(f"{what} must be a constant, but it depends on a dynamic dimension ({size})", "FX402")
+
+    def filled(self, value: ir.Value, operator: str) -> None:
+        """Refuse a value of which a size may be 0 though none of the inputs' is, for an operator that engines cannot
+        compute of nothing."""
+        for size in self.sizes(value):
+            if size == 0 if isinstance(size, int) else not size.node.expr.is_positive:
+                raise Unsupported(f"engines cannot compute {operator} of empty tensors, and {size} may be 0", "FX402")
 
     # -- emission
     # ---------------------------------------------------------------------------------------------------------
@@ -214,8 +225,6 @@ class Context:
         return self._expression(size.node.expr)
 
     def _expression(self, expr: Any) -> ir.Value:
-        # The few forms that sizes take: symbols, integers, sums, products, floor division and remainder (sympy's,
-        # from torch).
         if expr.is_Integer:
             return self.constant(int(expr), torch.int64)
         text = str(expr)
@@ -228,19 +237,18 @@ class Context:
             full = self.op("Shape", value, start=axis, end=axis + 1, dtype=torch.int64)
             result = self.op("Squeeze", full, self.constant([0], torch.int64))
         else:
-            kind = {
-                "Add": "Add",
-                "Mul": "Mul",
-                "FloorDiv": "Div",
-                "CleanDiv": "Div",
-                "Mod": "Mod",
-                "PythonMod": "Mod",
-            }.get(type(expr).__name__)
+            kind = _ARITHMETIC.get(type(expr).__name__)
             if kind is None or any(getattr(a, "is_Rational", False) and not a.is_Integer for a in expr.args):
                 raise Unsupported(f"the size {text} cannot be computed in ONNX", "FX402")
-            result = reduce(lambda a, b: self.op(kind, a, b), (self._expression(a) for a in expr.args))
+            emit = self.floor_div if kind == "FloorDiv" else partial(self.op, kind)
+            result = reduce(emit, (self._expression(a) for a in expr.args))
         self._dims[text] = result
         return result
+
+    def floor_div(self, dividend: ir.Value, divisor: ir.Value) -> ir.Value:
+        """The quotient of integers, rounded down as in Python: ONNX's Div rounds towards zero, but its Mod has the sign
+        of the divisor, as Python's."""
+        return self.op("Div", self.op("Sub", dividend, self.op("Mod", dividend, divisor)), divisor)
 
     def shape(self, sizes: Iterable[Any]) -> ir.Value:
         """Sizes (ints, dynamic sizes, integer scalars) as a one-dimensional int64 value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ import torch.utils._pytree as pytree
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
+from fxlib.interop.torch_side import Undecided, sizes_undecided
 from fxlib.ir.leaves import map_tensors, tensors_in
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node, arguments_of, map_arg
@@ -31,6 +33,7 @@ from fxlib.passes.aliases import Aliases
 from fxlib.passes.calls import is_library_function, writes_to
 
 IR_VERSION = 10
+_CONVERTERS = os.path.dirname(__file__) + os.sep
 IN_PLACE = "it writes in place to a tensor that is used elsewhere (an input, a parameter, or a tensor with a view)"
 
 WRITTEN = "forward writes to a parameter or buffer that it also reads, but an engine keeps the values from its build"
@@ -153,6 +156,7 @@ class _Exporter:
         self.foreign: dict[Node, Unsupported] = {}
         """The placeholders whose type ONNX lacks, with the reason."""
 
+    @sizes_undecided(_CONVERTERS)
     def run(self) -> dict[Node, Reason]:
         problems: dict[Node, Reason] = {}
         index = 0
@@ -168,6 +172,8 @@ class _Exporter:
                     self.env[node] = self._convert(node)
                 except Unsupported as problem:
                     problems[node] = Reason(problem.code, str(problem), self._cause(node))
+                except Undecided as size:
+                    problems[node] = Reason("FX402", f"its conversion depends on {size}, which may change")
                 except Exception as error:
                     text = f"its converter does not support these arguments ({error})"
                     problems[node] = Reason("FX499", text)
@@ -289,6 +295,7 @@ class _Exporter:
             return type(fake)(bound) if named else bound
         return result
 
+    @sizes_undecided(_CONVERTERS)
     def finish(self, name: str, problems: dict[Node, Reason]) -> Exported:
         """The model. Values that the graph returns but ONNX cannot output are written to `problems`."""
         assert self.output is not None

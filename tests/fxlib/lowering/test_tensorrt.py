@@ -45,6 +45,22 @@ class Small(nn.Module):
         return self.head(y.mean((2, 3)))
 
 
+class Scattered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, index):
+        return self.after(self.before(x).scatter_add(0, index, x))
+
+
+def test_what_it_refuses_stays_in_pytorch(options: BuildOptions) -> None:
+    inputs = torch.randn(3, 4), torch.zeros(2, 4, dtype=torch.int64)
+    report = fxlib.lower(Scattered().eval(), inputs, engine="tensorrt_rtx", options=options, min_nodes=1).report
+    assert [part.engine for part in report.parts] == ["tensorrt_rtx", None, "tensorrt_rtx"]
+    assert "Unsupported reduction" in report.reasons["scatter_add"]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_an_engine_is_built_and_every_kernel_leads_to_source(name: str, options: BuildOptions) -> None:
     make, inputs = MODELS[name]

@@ -88,10 +88,9 @@ def _overshot(ctx: Context, rest: ir.Value, divisor: ir.Value) -> ir.Value:
 def floor_divide(ctx, input, other):
     wanted = ctx.result_type(input, other)
     left, right = ctx.promoted(input, other)
-    quotient = ctx.op("Div", left, right)  # ONNX's integer Div truncates
     if not wanted.is_floating_point:
-        rest = ctx.op("Sub", left, ctx.op("Mul", quotient, right))
-        return ctx.op("Sub", quotient, ctx.cast(_overshot(ctx, rest, right), wanted))
+        return ctx.floor_div(left, right)
+    quotient = ctx.op("Div", left, right)
     # 6.6 / 0.2 rounds to 33, but 33 * 0.2 is more than 6.6: the rest, which is exact, tells that it is 32.
     rest = ctx.op("Mod", left, right, fmod=1)
     whole = ctx.op("Round", ctx.op("Div", ctx.op("Sub", left, rest), right))

@@ -83,6 +83,8 @@ def addmm(ctx, input, mat1, mat2, *, beta=1, alpha=1):
 
 @op("einsum")
 def einsum(ctx, equation, *operands, path=None):
+    for each in spread(operands):
+        ctx.filled(each, "einsum")
     return ctx.op("Einsum", *spread(operands), equation=equation.replace(" ", ""))
 
 

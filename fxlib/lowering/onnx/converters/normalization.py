@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 import torch.nn as nn
 
@@ -75,11 +74,7 @@ def _layer_norm(ctx, input, shape, weight, bias, eps):
     shape = list(shape)
     kind = ctx.dtype(input)
     if weight is None:
-        weight = (
-            ctx.constant(np.ones(shape, dtype=np.float32))
-            if kind == torch.float32
-            else ctx.op("Expand", ctx.constant(1, kind), ctx.shape(shape))
-        )
+        weight = ctx.op("Expand", ctx.constant(1, kind), ctx.shape(shape))
     return ctx.op("LayerNormalization", input, weight, bias, axis=-len(shape), epsilon=float(eps))
 
 

@@ -193,6 +193,8 @@ def _distance(ctx, difference, p):
 
 @op("cdist", "_cdist_forward")
 def cdist(ctx, x1, x2, p=2.0, compute_mode=None):
+    for each in (x1, x2):
+        ctx.filled(each, "cdist")
     rows, columns = ctx.op("Unsqueeze", x1, ctx.constant([-2])), ctx.op("Unsqueeze", x2, ctx.constant([-3]))
     return _distance(ctx, ctx.op("Sub", rows, columns), p)
 

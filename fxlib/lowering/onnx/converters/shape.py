@@ -320,21 +320,39 @@ def interpolate(
 
 def _nearest(ctx, input, mode, size, factors, recompute):
     """The nearest elements by tables of torch's own positions, where engines may round otherwise: at sizes that are no
-    multiples. None at sizes that are, or that may change."""
+    multiples. None at sizes that are."""
     sizes, wanted = ctx.sizes(input)[2:], ctx.fake.shape[2:]
-    if not all(isinstance(each, int) for each in (*sizes, *wanted)):
-        return None
     given = listed(factors) if size is None and factors is not None and not recompute else [None]
     given = given * len(sizes) if len(given) == 1 else given
     axes = list(zip(sizes, wanted, given, strict=True))
     if all(want % length == 0 and factor in (None, want // length) for length, want, factor in axes):
         return None
+    if not all(isinstance(each, int) for each in (*sizes, *wanted)):
+        return _nearest_computed(ctx, input, mode, axes)
     how = {"size": wanted} if given == [None] * len(sizes) else {"scale_factor": given}
     for axis, length in enumerate(sizes):
         along = torch.arange(length, dtype=torch.float64).reshape([-1 if d == axis else 1 for d in range(len(sizes))])
         found = nn.functional.interpolate(along.expand(sizes)[None, None], mode=mode, **how)[0, 0]
         places = found.movedim(axis, 0).reshape(wanted[axis], -1)[:, 0]
         input = ctx.op("Gather", input, ctx.constant(places.long().numpy()), axis=axis + 2)
+    return input
+
+
+def _nearest_computed(ctx, input, mode, axes):
+    """The nearest elements at sizes that may change; None if torch and engines have the same by a factor."""
+    if all(factor is not None and (factor % 1 == 0 or 1 / factor % 1 == 0) for *_, factor in axes):
+        return None
+    for axis, (length, want, factor) in enumerate(axes):
+        if factor is not None:
+            raise Unsupported(f"interpolate by {factor} is not supported for sizes that may change", "FX402")
+        length, want = ctx.number(length), ctx.number(want)
+        places = ctx.cast(ctx.op("Range", ctx.constant(0), want, ctx.constant(1)), torch.float32)
+        if mode == "nearest-exact":
+            places = ctx.op("Add", places, ctx.constant(0.5))
+        scale = ctx.op("Div", ctx.cast(length, torch.float32), ctx.cast(want, torch.float32))
+        places = ctx.cast(ctx.op("Floor", ctx.op("Mul", places, scale)), torch.int64)
+        places = ctx.op("Min", places, ctx.op("Sub", length, ctx.constant(1)))
+        input = ctx.op("Gather", input, places, axis=axis + 2)
     return input
 
 
