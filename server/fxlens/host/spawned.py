@@ -23,6 +23,9 @@ from .pipes import PipeCapture
 from .progress import Progress, receive, steps_of
 from .watch import TICK, Watch
 
+_END_SECONDS = 0.3
+"""The most that a job waits for its own end, since trackers of shared memory may take seconds."""
+
 
 class _Lines:
     """The pipes of a process besides its standard streams: a pipe for its stacks, which must not be mixed with its
@@ -199,7 +202,7 @@ class SpawnWorker:
             for helper in helpers:
                 helper.cancel()
             self._busy.discard(spare)
-            await asyncio.shield(self._end(spare))
+            await asyncio.wait({self._end(spare)}, timeout=_END_SECONDS)
 
     def import_compiler(self) -> None:
         """From now on processes are prepared with torch's compiler imported."""
