@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ from fxlens.sources.files import Changed
 from fxlens.sources.known import from_recorded
 from fxlens.sources.paths import key
 from fxlens.sources.recorded import Example
+from lsp_client import MODEL, Client
+from pygls import uris
 
 
 def test_nothing_above_the_trusted_folder_is_read(tmp_path: Path, report):
@@ -282,6 +285,22 @@ def test_an_empty_entry_of_the_path_imports_nothing_from_the_folder(tmp_path: Pa
     )  # fmt: skip
     assert not mark.exists() and done.returncode == 0, done.stderr
     report(outcome="nothing imported")
+
+
+def test_a_view_is_written_again_where_a_cleaner_has_removed_its_folder(server: Client, workspace: Path, report):
+    """As they do with what is old in the folder for temporary files."""
+    uri = server.open(workspace / "viewed.py", MODEL)
+    server.diagnostics(uri)
+    asked = {"command": "fxlens.openView", "arguments": [uri, "Net", "code"]}
+    first = Path(uris.to_fs_path(server.request("workspace/executeCommand", asked)["uri"]))
+    shutil.rmtree(first.parent.parent)
+    second = Path(uris.to_fs_path(server.request("workspace/executeCommand", asked)["uri"]))
+    assert "def forward" in second.read_text() and not first.exists()
+    server.edit(uri, MODEL.replace("relu", "tanh"))
+    server.request("fxlens/record", {"uri": uri})
+    assert "tanh" in second.read_text()
+    server.close(uri)
+    report(tries=2, outcome="written again")
 
 
 def test_no_report_of_ours_is_a_configuration_of_models(tmp_path: Path, report):
