@@ -159,6 +159,7 @@ class SpawnWorker:
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
         self._ending: set[asyncio.Task[None]] = set()
+        self._dying: set[int] = set()
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user if the interpreter cannot be used."""
@@ -203,6 +204,10 @@ class SpawnWorker:
                 helper.cancel()
             self._busy.discard(spare)
             await asyncio.wait({self._end(spare)}, timeout=_END_SECONDS)
+
+    def processes_of(self, path: str) -> set[int | None]:
+        """The processes that are being ended, whichever file they have executed."""
+        return {*self._dying}
 
     def import_compiler(self) -> None:
         """From now on processes are prepared with torch's compiler imported."""
@@ -256,7 +261,9 @@ class SpawnWorker:
     def _end(self, spare: _Spare) -> asyncio.Task[None]:
         ending = asyncio.ensure_future(spare.end())
         self._ending.add(ending)
+        self._dying.add(pid := spare.process.pid)
         ending.add_done_callback(self._ending.discard)
+        ending.add_done_callback(lambda _: self._dying.discard(pid))
         return ending
 
     def _discard(self, task: asyncio.Task[_Spare]) -> bool:

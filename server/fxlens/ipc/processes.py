@@ -22,12 +22,15 @@ __all__ = [
     "end_around_trackers",
     "exact_memory",
     "group_of",
+    "is_running",
     "is_tracker",
     "kill_around_trackers",
     "kill_group",
     "kill_job",
+    "locks_files",
     "memory_of",
     "outlive_parent",
+    "sockets",
     "threads_of",
     "unmapped_memory",
 ]  # fmt: skip
@@ -88,6 +91,35 @@ def unmapped_memory(pid: int) -> int:
     except OSError:
         return 0
     return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
+
+
+def sockets() -> set[str]:
+    """The sockets of this process."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return {link for link in links if link.startswith("socket:")}
+
+
+def locks_files() -> bool:
+    """Whether this process holds a lock on a file."""
+    try:
+        with open("/proc/locks") as file:
+            return any(line.split()[4:5] == [str(os.getpid())] for line in file)
+    except OSError:
+        return False
+
+
+def is_running(pid: int | None) -> bool:
+    """Whether there is such a process, and one of its threads, which share its files, has not ended; false if
+    unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            first = file.read().rpartition(b")")[2].split()[0]
+        return first not in (b"Z", b"X") or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (OSError, IndexError):
+        return False
 
 
 def threads_of(pid: int) -> int:
