@@ -4,7 +4,13 @@ from __future__ import annotations
 
 # isort: off
 import fxlens.safe_path  # noqa: F401
+import _signal
 
+try:
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # until `main`, an interrupt would show what is being imported
+except ValueError:  # it is imported in another thread
+    pass
 # isort: on
 import argparse
 import errno
@@ -45,6 +51,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     try:
+        if _signal.getsignal(_signal.SIGINT) is _signal.SIG_DFL:
+            _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         return _run(arguments)
     except KeyboardInterrupt:
         return 130

@@ -60,13 +60,22 @@ class FxLensProtocol(LanguageServerProtocol):
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
-            return super().structure_message(self._server.cells.incoming(data))
+            return super().structure_message(self._server.cells.incoming(self._numbered(data)))
         except (JsonRpcException, RecursionError):
             number = data.get("id")
             if "method" in data and isinstance(number, (str, int)):
                 message = f"the parameters of {str(data['method'])[:100]} are not as LSP describes them"
                 self._send_response(number, error=types.ResponseError(types.ErrorCodes.InvalidParams.value, message))
             raise
+
+    def _numbered(self, data: dict[str, Any]) -> dict[str, Any]:
+        """A change without its version, which older protocols allow, has the next one."""
+        params = data.get("params") if data.get("method") == types.TEXT_DOCUMENT_DID_CHANGE else None
+        known = params.get("textDocument") if isinstance(params, dict) else None
+        if isinstance(known, dict) and isinstance(known.get("uri"), str) and known.get("version") is None:
+            document = self.workspace.text_documents.get(unquote(known["uri"]))
+            known["version"] = ((document.version if document else None) or 0) + 1
+        return data
 
     def _send_data(self, data: Any) -> None:
         for each in self._server.cells.outgoing(data, self._plain):
@@ -110,10 +119,11 @@ class FxLensProtocol(LanguageServerProtocol):
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> Any:
         document = self.workspace.text_documents.get(unquote(params.text_document.uri))
-        if document is not None:
-            text = changed(document.source, map(_change, params.content_changes), self._server.encoding)
-            whole = types.TextDocumentContentChangeWholeDocument(text=text)
-            params = types.DidChangeTextDocumentParams(params.text_document, [whole])
+        if document is None:  # it was closed
+            return
+        text = changed(document.source, map(_change, params.content_changes), self._server.encoding)
+        whole = types.TextDocumentContentChangeWholeDocument(text=text)
+        params = types.DidChangeTextDocumentParams(params.text_document, [whole])
         yield from super().lsp_text_document__did_change(params)
 
     @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)

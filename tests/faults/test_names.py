@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import pytest
 import tomllib
 from fxlens import record
-from fxlens.checking import formats
+from fxlens.checking import formats, patch
 from fxlens.checking.checker import Checked
 from fxlens.features.folders import folder_of
 from fxlens.mcp import answers
@@ -42,10 +42,8 @@ def test_names_of_files_are_told_apart_by_every_reader(tmp_path: Path, monkeypat
              for each in json.loads(log.getvalue())["runs"][0]["results"]]  # fmt: skip
     assert all(each.isascii() and urlsplit(each)[:2] == ("", "") for each in named)
     assert [os.fsdecode(unquote_to_bytes(urlsplit(each).path)) for each in named] == NAMES
-    texts = {str(tmp_path / name): BROKEN for name in NAMES}
-    fixed = SimpleNamespace(before=texts, texts=dict.fromkeys(texts, MODEL))
-    patch = formats.diff(SimpleNamespace(fixed=fixed)).encode("utf-8", "surrogateescape")
-    subprocess.run(["git", "apply", "-p0"], input=patch, check=True)
+    parts = [patch.of_file(str(tmp_path / name), BROKEN, MODEL) for name in NAMES]
+    subprocess.run(["git", "apply", "-p0"], input=b"".join(parts), check=True)
     assert not [name for name in NAMES if "len(x)" in (tmp_path / name).read_text()]
     report(tries=2 * len(NAMES), outcome="each by its name")
 

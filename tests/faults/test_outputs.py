@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,44 @@ def test_no_source_is_replaced_by_a_report(tmp_path: Path, report):
         assert done.returncode == 2 and b"--output would replace it" in done.stderr, done.stderr
         assert (tmp_path / name).read_text() == before
     report(tries=7, outcome="refused")
+
+
+def test_an_output_that_cannot_be_written_is_said_in_a_line(tmp_path: Path, report):
+    """Before anything is timed or checked."""
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "file").touch()
+    commands = [
+        [*command, place]
+        for place in ("missing/out", "file/out")
+        for command in (["bench", "model.py", "--svg"], ["check", "model.py", "--output"], ["serve", "--log-file"])
+    ]
+    for command in commands:
+        done = run(*command, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.startswith(b"fxlens: "), (command, done)
+        assert done.stderr.count(b"\n") == 1 and b"out" in done.stderr and not done.stdout, (command, done)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "model.py"]
+    report(tries=len(commands), outcome="one line, status 2")
+
+
+INTERRUPTED = """import os, sys
+
+
+class Finder:
+    def find_spec(name, *_):
+        if name == "argparse":
+            os.kill(os.getpid(), 2)
+
+
+sys.modules.pop("argparse", None)
+sys.meta_path.insert(0, Finder)
+from fxlens.cli import main
+"""
+
+
+def test_an_interrupt_during_the_imports_shows_none_of_them(report):
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=60)
+    assert done.returncode == -signal.SIGINT and not done.stderr
+    report(outcome="quiet")
 
 
 @pytest.mark.parametrize(("encoding", "style"), [("ascii", "text"), ("cp1252", "github")])

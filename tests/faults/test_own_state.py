@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing.shared_memory  # noqa: F401  (what the model below uses exists here)
 import os
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +22,8 @@ from fxlens.sources.files import Changed
 from fxlens.sources.known import from_recorded
 from fxlens.sources.paths import key
 from fxlens.sources.recorded import Example
-from servers import eventually
+from lsp_client import MODEL, Client
+from pygls import uris
 
 
 def test_nothing_above_the_trusted_folder_is_read(tmp_path: Path, report):
@@ -92,8 +92,7 @@ def test_a_damaged_cache_is_not_read_and_belongs_to_nobody_else(tmp_path: Path, 
     """Every record is damaged differently; only the user can access the folder, with any umask."""
     damaged = ["[" * 100_000, "", "{}", '{"record": {}, "files": [], "tests": 3}', "null", "\0"]
     for number, _ in enumerate(damaged):
-        text = SHARING.format(name=f"unused{number}", then="").replace("block =", "# block =")
-        (tmp_path / f"net{number}.py").write_text(text)
+        (tmp_path / f"net{number}.py").write_text(BROKEN.replace(" if x.sum() > 0 else x", ""))
     command = [sys.executable, "-c", "import os, sys; os.umask(0); from fxlens.cli import main; sys.exit(main())"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
     for run in range(2):
@@ -288,84 +287,20 @@ def test_an_empty_entry_of_the_path_imports_nothing_from_the_folder(tmp_path: Pa
     report(outcome="nothing imported")
 
 
-SHARING = """import torch
-from multiprocessing import shared_memory
-from torch import nn
-
-block = shared_memory.SharedMemory(create=True, size=1 << 16, name={name!r})
-{then}
-
-
-class Net(nn.Module):
-    def forward(self, x):
-        return x
-"""
-
-
-@pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize("worker", ["fork", "spawn"])
-def test_shared_memory_is_given_back(tmp_path: Path, worker: str, report):
-    name = f"fxlens-test-{os.getpid()}-{worker}"
-    (tmp_path / "ends.py").write_text(SHARING.format(name=f"{name}-a", then=""))
-    (tmp_path / "dies.py").write_text(SHARING.format(name=f"{name}-b", then="import os; os._exit(3)"))
-    command = [sys.executable, "-m", "fxlens", "check", "--quick", "--worker", worker, "ends.py"]
-    if worker == "fork":  # whose zygote outlives the job
-        command.append("dies.py")
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
-    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=200)
-    assert not taken_away(name)
-    report(tries=2, outcome="removed")
-
-
-def shared(name: str) -> list[str]:
-    return [each for each in os.listdir("/dev/shm") if each.startswith(name)]
-
-
-def taken_away(name: str) -> list[str]:
-    """The blocks that are left; then no more."""
-    left = shared(name)
-    for each in left:
-        os.unlink(f"/dev/shm/{each}")
-    return left
-
-
-HANGING = {
-    "stopped at its deadline": ("", None),
-    "with a child that has a block too": ("os.fork() or os.setsid()", None),
-    "its command ended": ("", signal.SIGTERM),
-    "its command killed": ("", signal.SIGKILL),
-}
-
-
-@pytest.mark.parametrize(
-    ("worker", "case"),
-    [*(("fork", case) for case in HANGING), ("spawn", "stopped at its deadline"), ("spawn", "its command killed")],
-)
-def test_shared_memory_of_a_job_that_is_stopped(
-    tmp_path: Path, worker: str, case: str, report, request: pytest.FixtureRequest
-):
-    """It hangs while it has blocks: they are removed though their processes are killed."""
-    if worker == "fork":  # of the other way the guardian is watched, too
-        request.getfixturevalue("warm")
-    first, how = HANGING[case]
-    name = f"fxlens-test-{os.getpid()}-{worker}-{list(HANGING).index(case)}"
-    then = f"import os, time\n{first}\nmore = shared_memory.SharedMemory(create=True, size=1 << 16, name={name!r} + "
-    then += "str(os.getpid()))\ntime.sleep(300)"
-    (tmp_path / "hangs.py").write_text(SHARING.format(name=f"{name}-first", then=then))
-    command = [sys.executable, "-m", "fxlens", "check", "--quick", "--worker", worker, "--deadline",
-               "2" if how is None else "100", "hangs.py"]  # fmt: skip
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache")}
-    try:
-        with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as program:  # fmt: skip
-            eventually(lambda: len(shared(name)) >= (3 if first else 2), 120)
-            if how is not None:
-                program.send_signal(how)
-            program.wait(120)
-        eventually(lambda: not shared(name))
-    finally:
-        taken_away(name)
-    report(outcome="removed")
+def test_a_view_is_written_again_where_a_cleaner_has_removed_its_folder(server: Client, workspace: Path, report):
+    """As they do with what is old in the folder for temporary files."""
+    uri = server.open(workspace / "viewed.py", MODEL)
+    server.diagnostics(uri)
+    asked = {"command": "fxlens.openView", "arguments": [uri, "Net", "code"]}
+    first = Path(uris.to_fs_path(server.request("workspace/executeCommand", asked)["uri"]))
+    shutil.rmtree(first.parent.parent)
+    second = Path(uris.to_fs_path(server.request("workspace/executeCommand", asked)["uri"]))
+    assert "def forward" in second.read_text() and not first.exists()
+    server.edit(uri, MODEL.replace("relu", "tanh"))
+    server.request("fxlens/record", {"uri": uri})
+    assert "tanh" in second.read_text()
+    server.close(uri)
+    report(tries=2, outcome="written again")
 
 
 def test_no_report_of_ours_is_a_configuration_of_models(tmp_path: Path, report):

@@ -389,3 +389,18 @@ def test_worker_killed(tmp_path: Path, report):
                     os.kill(victims[0] if n % 2 else choose.choice(victims), signal.SIGKILL)
             slowest = max(slowest, alive(server, uri))
     report(tries=4, outcome="a new one takes over", recovered=slowest)
+
+
+def test_changes_of_a_closed_document_and_without_a_version(server: Client, workspace: Path, report):
+    uri = server.open(workspace / "changed.py", MODEL)
+    assert server.diagnostics(uri) == []
+    broken = MODEL.replace("relu(", "relu(len(x) * ")
+    before = len([each for each in server.received if each.get("method") == "window/showMessage"])
+    identifier = {"uri": uri, "version": None}
+    server.notify("textDocument/didChange", {"textDocument": identifier, "contentChanges": [{"text": broken}]})
+    assert "len(x)" in str(server.request("fxlens/record", {"uri": uri}))
+    server.close(uri)
+    server.notify("textDocument/didChange", {"textDocument": identifier, "contentChanges": [{"text": broken}]})
+    server.request("fxlens/status", {})
+    assert len([each for each in server.received if each.get("method") == "window/showMessage"]) == before
+    report(tries=2, outcome="taken, passed over")

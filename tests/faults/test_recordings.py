@@ -148,6 +148,47 @@ def test_the_program_ends_with_its_recording(tmp_path: Path, how: signal.Signals
         process.send_signal(how)
         process.wait(60)
     assert gone([int(ready.read_text())]) == []
-    if how == signal.SIGTERM:
-        assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(temporary.iterdir())
-    report(outcome="ended with it" + (", what it saw is kept" if how == signal.SIGTERM else ""))
+    if how == signal.SIGKILL:  # the next one saves what it has noted
+        assert not (tmp_path / recorded.NAME).exists()
+        again = [*command[: command.index("--") + 1], sys.executable, "-c", ""]
+        done = subprocess.run(again, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert "1 class saved that a recording had noted before it was killed" in done.stderr
+    assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(temporary.iterdir())
+    report(outcome="ended with it, what it saw is kept")
+
+
+OF_PYTEST = """import os, signal, sys, tempfile
+import net, torch
+from fxlens.ipc import temporary
+
+
+def test_killed():
+    journals = os.environ["FXLENS_RECORD_JOURNALS"]
+    os.utime(journals, (0, 0))
+    assert temporary.sweep(os.path.dirname(journals)) == []
+    net.Net()(torch.ones(2, 4))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_nothing():
+    pass
+"""
+
+
+def test_tests_that_are_killed(tmp_path: Path, report):
+    """The folder of a long run is not taken for an abandoned one; the next run saves what a killed one has noted."""
+    (tmp_path / "net.py").write_text(MODEL)
+    (tmp_path / "test_net.py").write_text(OF_PYTEST)
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", "."]
+    command += ["-p", "fxlens.recording.pytest_plugin", "--fxlens-record", "test_net.py", "-k"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    killed, done = (
+        subprocess.run([*command, name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        for name in ("killed", "nothing")
+    )
+    assert killed.returncode == -signal.SIGKILL, killed
+    assert "1 class saved that" in done.stdout and "nothing recorded: no module" in done.stdout, done
+    assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text()
+    assert not list((tmp_path / "temporary").iterdir())
+    report(tries=2, outcome="saved by the next run")

@@ -36,6 +36,9 @@ class Worker:
         self.alive, self.hello, self.running, self.background = False, {}, [], []
         self.made.append(self)
 
+    def processes_of(self, path: str) -> set[int | None]:
+        return set()
+
     async def start(self) -> None:
         await self.go.wait()
         self.alive = True

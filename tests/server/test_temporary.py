@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from fxlens.ipc import temporary
 @pytest.fixture
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    temporary._first.acquire(blocking=False)  # the first folder would start a sweep at any moment of a test
     return tmp_path
 
 
@@ -41,10 +43,15 @@ def test_only_old_folders_of_ours_that_nobody_holds_are_swept(where: Path):
     (left / "3").mkdir(parents=True)
     (left / "3" / "keep").symlink_to(other)
     aged(left)
+    killed, long_ago = where / "fxlens-record-killed", where / "fxlens-record-long-ago"
+    for folder, age in ((killed, 86400), (long_ago, 86400 * 60)):
+        folder.mkdir()
+        os.utime(folder, (time.time() - age,) * 2)
 
-    assert temporary.sweep(str(where)) == [str(left)]
+    assert {*temporary.sweep(str(where))} == {str(left), str(long_ago)}
     assert {path.name for path in where.iterdir()} == {
-        held.name, views.name, fresh.name, other.name, link.name, file.name
+        held.name, views.name, fresh.name, other.name, link.name, file.name,
+        killed.name,
     }  # fmt: skip
     for folder in (held, views):
         temporary.remove(str(folder))
@@ -102,3 +109,17 @@ def test_a_worker_that_nobody_waits_for_any_more_leaves_no_folder(where: Path):
     for turns in (1, 2, 4):
         asyncio.run(start_and_cancel(turns))
         assert list(where.glob("fxlens-*")) == []
+
+
+def test_a_folder_that_a_cleaner_has_removed_is_made_again_and_held(where: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = Path(temporary.of_job(temporary.make(), 3))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    for _ in range(2):
+        temporary.renew()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert temporary._locked(str(folder.parent)) is None
+    folder.rmdir()
+    folder.parent.rmdir()
+    temporary.renew()
+    assert folder.is_dir() and temporary._locked(str(folder.parent)) is None
+    temporary.remove(str(folder.parent))

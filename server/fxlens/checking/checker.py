@@ -33,6 +33,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
+from . import patch
 from .cache import Cache
 from .files import folder_of, mentions_models
 
@@ -64,6 +65,7 @@ class Checked:
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
     notebook: Notebook | None = None  # if the text is that of its cells
+    patches: Mapping[str, bytes] = field(default_factory=dict)  # by path, what its fixes would change, if asked for
     lines: list[str] = field(init=False)
     costs: dict[str, Cost] = field(init=False)  # of each model's graph
 
@@ -278,7 +280,8 @@ async def check_file(
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
-    refused: list[str] = []
+    patches: Mapping[str, bytes] = {}
+    refused: Sequence[str] = ()
     notebook: Notebook | None = None
     try:
         text = read_source(absolute) if given is None else given
@@ -302,7 +305,7 @@ async def check_file(
             said = _said(request, options, project)
             record = await _record(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
-                fixed, refused = await _fix(pool, request, record, options, chosen, project)
+                fixed, patches, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write" and (now := read_source(absolute)) != text:
                     text, request = now, replace(request, text=now)
                     said = _said(request, options, project)
@@ -320,7 +323,7 @@ async def check_file(
     if options.fix and notebook is not None and any(is_proven(fix) for each in shown for fix in each["fixes"]):
         record = with_note(record, f"{path}: fixes for a notebook are shown but not applied")
     shown.sort(key=lambda finding: finding["span"]["line"] if finding["span"] else 0)
-    checked = Checked(path, text, record, shown, fixed, notebook)
+    checked = Checked(path, text, record, shown, fixed, notebook, patches)
     if options.light:
         checked.drop_graphs()
     return checked
@@ -389,9 +392,9 @@ async def _fix(
     options: Options,
     chosen: selection.Selection,
     project: Project,
-) -> tuple[fix_all.Fixed, list[str]]:
-    """The file after the checked fixes of the shown findings; with ``write`` the files are changed, and a sentence says
-    which were not and why. One file at a time, since two may share a helper."""
+) -> tuple[fix_all.Fixed, Mapping[str, bytes], Sequence[str]]:
+    """The file after the checked fixes of the shown findings, and the patches by path; with ``write`` the files are
+    changed instead. A sentence says which are not and why. One file at a time, since two may share a helper."""
     within = [*(options.named or [request.path]), *([project.root] if project.root else [])]
     async with _FIXING:
         if (text := options.written.get(key(request.path), request.text)) != request.text:
@@ -399,11 +402,12 @@ async def _fix(
             request = replace(request, text=text)
             record = await _record(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
-        if options.fix != "write":
-            return fixed, []
-        refused = {}
-        for path, text in fixed.texts.items():
+        patches, refused = {}, {}
+        for path, text in sorted(fixed.texts.items()):
             try:
+                if options.fix == "diff":
+                    patches[path] = patch.of_file(path, fixed.before[path], text)
+                    continue
                 if not is_within(path, within):
                     raise PermissionError(None, "it was not named and is not part of the project")
                 write_source(path, fixed.before[path], text)
@@ -412,9 +416,9 @@ async def _fix(
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:
                 refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
-    for other in _files_with_fixes(record):
+    for other in _files_with_fixes(record) if options.fix == "write" else ():
         if not is_within(other, within):
             refused[other] = f"{other}: its problems were not fixed: it was not named and is not part of the project"
     written = {path: text for path, text in fixed.texts.items() if path not in refused}
     applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
-    return replace(fixed, texts=written, applied=applied), list(refused.values())
+    return replace(fixed, texts=written, applied=applied), patches, list(refused.values())

@@ -3,7 +3,6 @@ page is in ``page``."""
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 import os
@@ -281,25 +280,6 @@ FORMATS: dict[str, Callable[[Iterable[Checked], TextIO, bool], None]] = {
     "sarif": render_sarif,
     "html": page.render,
 }
-
-
-def diff(result: Checked) -> str:
-    """What the fixes would change, as a unified diff that ``patch -p0`` and ``git apply`` accept."""
-    parts: list[str] = []
-    for path, text in sorted(result.fixed.texts.items()):
-        name = _in_patch(path)
-        before = result.fixed.before[path].splitlines(keepends=True)
-        parts += difflib.unified_diff(before, text.splitlines(keepends=True), name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
-
-
-def _in_patch(path: str) -> str:
-    """A file's name as git writes it: quoted if it has characters that ``patch`` does not accept."""
-    name = relative(path).replace(os.sep, "/")
-    if name.isprintable() and not set(name) & {'"', "\\"}:
-        return name
-    escaped = (chr(each) if 32 <= each < 127 and each not in b'"\\' else f"\\{each:03o}" for each in os.fsencode(name))
-    return f'"{"".join(escaped)}"'
 
 
 def finding_text(file: Checked, finding: Finding) -> str:

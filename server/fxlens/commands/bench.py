@@ -55,12 +55,30 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.svg and arguments.svg.exists() and b"<svg" not in _start(arguments.svg):
         print(f"fxlens: {arguments.svg} exists and is not a plot. Choose another file", file=sys.stderr)
         return 2
+    if arguments.svg and not _written(arguments.svg, None):  # before anything is timed
+        return 2
     result = model_command.printed("bench", arguments, chosen)
     if result is None:
         return 2
-    if arguments.svg:
-        arguments.svg.write_text(result["svg"], encoding="utf-8")
+    if arguments.svg and not _written(arguments.svg, result["svg"]):
+        return 2
     return 0
+
+
+def _written(path: Path, text: str | None) -> bool:
+    """Writes a file; without a text, only tries whether that is possible. If it is not, the reason is printed."""
+    try:
+        if text is not None:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists():
+            path.touch()
+            path.unlink()
+        else:
+            path.open("ab").close()
+    except OSError as error:
+        print(f"fxlens: {path}: {error.strerror}", file=sys.stderr)
+        return False
+    return True
 
 
 def _start(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.checking.formats import FORMATS, diff
+from fxlens.checking.formats import FORMATS
 from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
@@ -176,9 +176,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
         return results if known is not None else noted(out)
 
     if arguments.diff:
-        out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)
-        for result in told(out):
-            out.write(diff(result))
+        _write_patches(told(sys.stdout))
     elif not arguments.output:
         out = exact(sys.stdout)
         _write(told(out), out, arguments, _color(arguments))
@@ -192,6 +190,21 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
             file=sys.stderr,
         )
     return 2 if not_run else 1 if failed else 0
+
+
+def _write_patches(results: Iterable[Checked]) -> None:
+    """A file has one part, since a second one would not apply after the first."""
+    written: dict[str, bytes] = {}
+    for result in results:
+        for path, part in result.patches.items():
+            if written.setdefault(path, part) != part:
+                print(f"{one_line(relative(path))}: has more fixes: apply these, and check again", file=sys.stderr)
+            elif written[path] is not part:
+                continue
+            elif sys.stdout.isatty():
+                sys.stdout.write(part.decode("utf-8", "backslashreplace"))
+            else:
+                exact(sys.stdout).buffer.write(part)
 
 
 def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from fxlens.host.launch import find_python
-from fxlens.recording.run import record
+from fxlens.recording.run import classes, record
 from fxlens.sources import recorded as examples
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import relative
@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     for note in result.notes:
         print(f"fxlens: {note}", file=sys.stderr)
     if result.recorded:
-        number = f"{result.recorded} class{'' if result.recorded == 1 else 'es'}"
-        print(f"fxlens: {number} recorded in {relative(output)}", file=sys.stderr)
+        print(f"fxlens: {classes(result.recorded)} recorded in {relative(output)}", file=sys.stderr)
     elif result.removed:
         print("fxlens: nothing recorded: the program removed the temporary folder with what was noted", file=sys.stderr)
     elif not result.attached:

@@ -34,11 +34,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     # Neither messages nor the log may block the server if a client does not read them.
     log_box = None if arguments.log_file else outbox.to_log(os.dup(2))
-    target: dict[str, Any] = {"stream": log_box} if log_box else {"filename": arguments.log_file}
+    try:
+        to: logging.Handler = logging.StreamHandler(log_box) if log_box else logging.FileHandler(arguments.log_file)
+    except OSError as error:
+        print(f"fxlens: {arguments.log_file}: {error.strerror}", file=sys.stderr)
+        return 2
     logging.basicConfig(
         level=logging.DEBUG if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        **target,
+        handlers=[to],
     )
     # Standard output is reserved for the protocol: a stray print goes to the log.
     output = outbox.to_client(os.dup(1), log_box)

@@ -53,7 +53,10 @@ def register(server: FxLensServer) -> None:
         if view not in texts.VIEWS:
             return {"reason": f"There is no view {view!r}. The views are {', '.join(texts.VIEWS)}."}
         await ls.session.record(uri)
-        address = ls.views.write(texts.Subject(uri, target, view))
+        try:
+            address = ls.views.write(texts.Subject(uri, target, view))
+        except OSError as error:
+            return {"reason": f"The view cannot be written: {error.strerror}."}
         if address is None:
             return {"reason": f"There is no graph of {target}; the file's problems say why."}
         window = ls.client_capabilities.window

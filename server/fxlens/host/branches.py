@@ -65,6 +65,10 @@ class Branches:
         fitting = [modules for modules, named in self._named.items() if named <= names]
         return max(fitting, key=len, default=frozenset())
 
+    def processes_of(self, path: str) -> set[int | None]:
+        """The processes of all branches that have executed a file."""
+        return set().union(*(worker.processes_of(path) for worker in [*self._ready.values(), *self._retired]))
+
     def learn(self, path: str, modules: list[str], base: ForkWorker, had: ForkWorker, text: str = "") -> None:
         """Record that a job of the file imported these modules besides those of ``had``, the worker that ran it."""
         if not modules:

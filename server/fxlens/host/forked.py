@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fxlens.ipc import protocol, temporary
+from fxlens.ipc.processes import is_running
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
@@ -31,6 +32,7 @@ from .zygote_process import ZygoteProcess
 log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.04
+_LOOKS = 20
 _KILL_SECONDS = 8.0  # for a zygote to fork or kill a process
 
 
@@ -47,6 +49,8 @@ class _Running:
     pid: int | None = None
     refused: str = ""
     """Why the fork failed."""
+    path: str = ""
+    """The file that it runs."""
     ended: asyncio.Future[int | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def send(self, data: bytes) -> None:
@@ -89,6 +93,7 @@ class ForkWorker:
         self._greeting: asyncio.Future[Json] | None = None
         self._folder = ""
         self._tasks: set[asyncio.Task] = set()
+        self._keepers: list[tuple[str, ForkWorker]] = []
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user if the interpreter cannot be used."""
@@ -166,6 +171,7 @@ class ForkWorker:
                 file.write(json.dumps(message).encode())
             os.lseek(request, 0, os.SEEK_SET)
             worker = self._asked({"do": "keep"}, [request, output], self.modules)
+            self._keepers.append((str(message["path"]), worker))
         finally:
             os.close(request)
             os.close(output)
@@ -220,6 +226,7 @@ class ForkWorker:
             job = self._fork()
         if job is None:
             return Outcome("lost")
+        job.path = str(message["path"])
         job.send(protocol.encode(message))
         progress = Progress(Watch(limits, job.stacks.capture, steps_of(message)))
         watching = asyncio.create_task(self._watch(job, progress))
@@ -249,6 +256,13 @@ class ForkWorker:
     def busy(self) -> bool:
         """Whether jobs run in it."""
         return any(job is not self._spare and not job.ended.done() for job in self._running.values())
+
+    def processes_of(self, path: str) -> set[int | None]:
+        """The processes that execute a file or have done so, also those that are being ended."""
+        self._keepers = [each for each in self._keepers if each[1].alive or is_running(each[1].pid)]
+        known = [(job.path, job.pid) for job in self._running.values()]
+        known += [(kept, worker.pid) for kept, worker in self._keepers]
+        return {pid for each, pid in known if each == path}
 
     def _make_spare_soon(self) -> None:
         """Make a spare after a short idle time: in a burst of edits, spares would delay the jobs."""
@@ -306,6 +320,10 @@ class ForkWorker:
             self._spare_timer.cancel()
         spare, self._spare = self._spare, None
         self._discard(spare)
+        looks = 0
+        while self.base is not None and self.base.alive and self.alive and self.pid is None and looks < _LOOKS:
+            looks += 1  # it has just been asked for
+            await asyncio.sleep(TICK)
         self._kill_branch()  # busy with user code or an import, it may not notice the end of its parent
         self._lost()
         if self._process is not None:

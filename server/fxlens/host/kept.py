@@ -112,7 +112,7 @@ class KeptFiles:
     async def run(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome | None:
         """Runs a trace in a fork of the process that keeps its file; None if there is none that fits."""
         path = str(message["path"])
-        self._coming.pop(path, None)  # it would keep an old text
+        self._leave(path)  # it would keep an old text
         file = self._ready.get(path)
         if file is None:
             return None
@@ -148,10 +148,17 @@ class KeptFiles:
     def forget(self, path: str) -> None:
         """Forget a file that is no longer open."""
         self._unfit.discard(path)
-        self._coming.pop(path, None)
+        self._leave(path)
         file = self._ready.get(path)
         if file is not None:
             self._drop(path, file)
+
+    def _leave(self, path: str) -> None:
+        """Ends what is being made of a file."""
+        if (coming := self._coming.pop(path, None)) is not None:
+            coming.cancel()
+            self._ending.add(coming)
+            coming.add_done_callback(self._ending.discard)
 
     def learn(self, message: Data, limits: Limits, worker: ForkWorker) -> None:
         """A job has traced the file on ``worker``: keep the file after a short idle time."""

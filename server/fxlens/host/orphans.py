@@ -19,6 +19,8 @@ _LOOKS = 1000
 _adopting = False
 _own: set[int] = set()
 _starting = 0
+_trackers_until = 0.0
+"""The clock's time when trackers of shared memory are ended, too."""
 
 
 def adopt() -> None:
@@ -41,17 +43,18 @@ def starting() -> Iterator[set[int]]:
 async def end(ended: int) -> None:
     """Ends the children that this process inherited from a worker that has ``ended`` and from others: those have their
     own sessions. Workers and processes of their groups are left alone."""
+    global _trackers_until
     _own.discard(ended)
     if not _adopting:
         return
     session = os.getsid(0)
-    until = time.monotonic() + processes.TRACKER_SECONDS
+    _trackers_until = time.monotonic() + processes.TRACKER_SECONDS
     for _ in range(_LOOKS):
         if _starting:
             await asyncio.sleep(_LOOK)
             continue
         inherited = [pid for pid in processes.children_of(os.getpid()) if _is_orphan(pid, session)]
-        trackers = [pid for pid in inherited if processes.is_tracker(pid)] if time.monotonic() < until else []
+        trackers = [pid for pid in inherited if processes.is_tracker(pid)] if time.monotonic() < _trackers_until else []
         gone = [processes.end(pid) for pid in inherited if pid not in trackers]
         if not any(gone) and not trackers:
             return

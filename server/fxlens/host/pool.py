@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from fxlens.ipc.processes import descendants_of, is_running
 from fxlens.ipc.protocol import Data, Json
 from fxlens.ipc.request import Limits
 
@@ -27,6 +28,10 @@ _SLOW_SECONDS = 1.5
 _SLOW_JOBS = 6
 _SLOW_BEHIND = 2  # background jobs
 _MAX_BACKOFF = 60.0
+_TRIES = 3
+"""Of a file that may need what an earlier process of it still holds."""
+_OTHERS_SECONDS = 3.0
+_LOOK_SECONDS = 0.01
 
 
 class _Compiler:
@@ -69,6 +74,14 @@ class _Slots:
             finally:
                 timer.cancel()
                 give_up()
+
+
+async def _end_of(pids: set[int | None]) -> None:
+    """Waits for the end of processes, within a limit."""
+    until = time.monotonic() + _OTHERS_SECONDS
+    await asyncio.sleep(_LOOK_SECONDS)
+    while any(map(is_running, pids)) and time.monotonic() < until:
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 class Pool:
@@ -146,14 +159,23 @@ class Pool:
             worker = branches.worker_for(str(message["path"]), base, str(message["text"]))
 
         imported: list[str] | None = None
+        taken = False
 
         def observe(event: Event) -> None:
-            nonlocal imported
+            nonlocal imported, taken
             if event.get("event") == "end":
                 imported = list(dict.fromkeys(event["third_party"]))
+            taken = taken or event.get("event") == "taken"
             compiler(event)
 
-        outcome = await worker.run(message, limits, observe)
+        others = self._others(str(message["path"]))
+        for more in range(_TRIES - 1 if others else 0, -1, -1):
+            taken = False
+            outcome = await worker.run({**message, "contested": more > 0}, limits, observe)
+            if not taken or outcome.end != "done":
+                break
+            others |= self._others(str(message["path"]))
+            await _end_of(others)
         if not captures and (compiler.imported or (outcome.end == "timeout" and "_dynamo" in outcome.stacks)):
             base.import_compiler()
             with_it = ("torch", "numpy")
@@ -174,6 +196,15 @@ class Pool:
         if traced and isinstance(worker, ForkWorker):
             self.kept.learn(message, limits, worker)
         return outcome
+
+    def _others(self, path: str) -> set[int | None]:
+        """Other processes that execute a file or have done so, most of which are being ended: they may hold what it
+        takes. None for one whose number is not known yet."""
+        workers = [each for each in (self._worker, self._capturing) if each is not None]
+        found = {
+            pid for worker in (*workers, self.branches, self.capture_branches) for pid in worker.processes_of(path)
+        }
+        return found.union(*(descendants_of(pid) for pid in found if pid is not None))
 
     async def ready(self, text: str = "") -> ForkWorker | SpawnWorker:
         """The worker, started if necessary, as a file with this text needs it. The start continues if the job that

@@ -23,6 +23,9 @@ from .pipes import PipeCapture
 from .progress import Progress, receive, steps_of
 from .watch import TICK, Watch
 
+_END_SECONDS = 0.3
+"""The most that a job waits for its own end, since trackers of shared memory may take seconds."""
+
 
 class _Lines:
     """The pipes of a process besides its standard streams: a pipe for its stacks, which must not be mixed with its
@@ -156,6 +159,7 @@ class SpawnWorker:
         self._spare: asyncio.Task[_Spare] | None = None
         self._busy: set[_Spare] = set()
         self._ending: set[asyncio.Task[None]] = set()
+        self._dying: set[int] = set()
 
     async def start(self) -> None:
         """Raises WorkerUnavailable with a sentence for the user if the interpreter cannot be used."""
@@ -199,7 +203,11 @@ class SpawnWorker:
             for helper in helpers:
                 helper.cancel()
             self._busy.discard(spare)
-            await asyncio.shield(self._end(spare))
+            await asyncio.wait({self._end(spare)}, timeout=_END_SECONDS)
+
+    def processes_of(self, path: str) -> set[int | None]:
+        """The processes that are being ended, whichever file they have executed."""
+        return {*self._dying}
 
     def import_compiler(self) -> None:
         """From now on processes are prepared with torch's compiler imported."""
@@ -253,7 +261,9 @@ class SpawnWorker:
     def _end(self, spare: _Spare) -> asyncio.Task[None]:
         ending = asyncio.ensure_future(spare.end())
         self._ending.add(ending)
+        self._dying.add(pid := spare.process.pid)
         ending.add_done_callback(self._ending.discard)
+        ending.add_done_callback(lambda _: self._dying.discard(pid))
         return ending
 
     def _discard(self, task: asyncio.Task[_Spare]) -> bool:

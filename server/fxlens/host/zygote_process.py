@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from fxlens.ipc.processes import TRACKER_SECONDS
+
 from . import orphans
 from .launch import EXIT_SECONDS, Launch, ended_at_start
 
-_END_SECONDS = 3.0  # for it to end by itself
+_END_SECONDS = TRACKER_SECONDS + 1.0  # for it to end by itself, after the trackers of its jobs
 _LOG_BYTES = 16 * 1024
 
 

@@ -19,13 +19,18 @@ __all__ = [
     "descendants_of",
     "die_with_parent",
     "end",
+    "end_around_trackers",
     "exact_memory",
+    "group_of",
+    "is_running",
     "is_tracker",
     "kill_around_trackers",
     "kill_group",
     "kill_job",
+    "locks_files",
     "memory_of",
     "outlive_parent",
+    "sockets",
     "threads_of",
     "unmapped_memory",
 ]  # fmt: skip
@@ -33,6 +38,7 @@ __all__ = [
 TRACKER_SECONDS = 4.0
 """Seconds for a tracker of shared memory to finish; it may have just started."""
 
+_TRACKERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST = 10_000
@@ -87,6 +93,35 @@ def unmapped_memory(pid: int) -> int:
     return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
 
 
+def sockets() -> set[str]:
+    """The sockets of this process."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return {link for link in links if link.startswith("socket:")}
+
+
+def locks_files() -> bool:
+    """Whether this process holds a lock on a file."""
+    try:
+        with open("/proc/locks") as file:
+            return any(line.split()[4:5] == [str(os.getpid())] for line in file)
+    except OSError:
+        return False
+
+
+def is_running(pid: int | None) -> bool:
+    """Whether there is such a process, and one of its threads, which share its files, has not ended; false if
+    unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            first = file.read().rpartition(b")")[2].split()[0]
+        return first not in (b"Z", b"X") or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (OSError, IndexError):
+        return False
+
+
 def threads_of(pid: int) -> int:
     """The threads of a process; 0 if unknown."""
     try:
@@ -111,13 +146,15 @@ def kill_group(pid: int) -> None:
 
 
 def is_tracker(pid: int) -> bool:
-    """Whether a process is multiprocessing's tracker of shared memory: once its pipe is closed, it removes the
-    remaining files in /dev/shm, and ends."""
+    """Whether a process looks like a tracker of shared memory: multiprocessing's, or torch's for the strategy
+    ``file_system``. It removes the remaining files in /dev/shm, and ends, once those that use them have ended: the
+    former at once, the latter after two seconds. Anything may look so: do not wait for its end without a limit."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # empty after its end
-            return b"multiprocessing.resource_tracker" in file.read()
+            command = file.read(4096)
     except OSError:
         return False
+    return any(name in command for name in _TRACKERS)
 
 
 def kill_job(pid: int) -> None:
@@ -128,18 +165,29 @@ def kill_job(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def end_around_trackers(pid: int) -> bool:
+    """The same for a child of this process, for which it waits; false if there is none."""
+    kill_job(pid)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def kill_around_trackers(pid: int) -> list[int]:
     """If there are trackers among its descendants or its group, kills the process and all of these except the trackers.
     Returns the trackers."""
-    below = [*descendants_of(pid), *filter(lambda each: _group(each) == pid, children_of(os.getpid()))]
-    trackers = [each for each in below if is_tracker(each)]
+    below = [*descendants_of(pid), *filter(lambda each: group_of(each) == pid, children_of(os.getpid()))]
+    trackers = [each for each in below if each != pid and is_tracker(each)]
     for each in {pid, *below} - {*trackers} if trackers else ():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
     return trackers
 
 
-def _group(pid: int) -> int | None:
+def group_of(pid: int) -> int | None:
+    """The process group of a process; None if there is none."""
     try:
         return os.getpgid(pid)
     except OSError:

@@ -21,6 +21,7 @@ PREFIX = "fxlens-jobs-"
 VIEWS = "fxlens-views-"
 RECORDS = "fxlens-record-"
 _NEW_SECONDS = 60.0  # a folder without a lock may be this new
+_RECORD_SECONDS = 30 * 86400.0  # until then the next recording may take over what a killed one has noted
 
 _held: dict[str, int | None] = {}
 """The folders that this process has created and not removed, with the descriptors of their locks."""
@@ -37,8 +38,15 @@ def make() -> str:
 
 
 def create(prefix: str) -> str:
-    """A folder that only this user can enter. The first call also starts a thread that removes the folders of killed
-    processes."""
+    """A folder as of `held`. The first call also starts a thread that removes the folders of killed processes."""
+    folder = held(prefix)
+    if _first.acquire(blocking=False):
+        threading.Thread(target=sweep, args=(os.path.dirname(folder),), daemon=True, name="fxlens-sweep").start()
+    return folder
+
+
+def held(prefix: str) -> str:
+    """A folder that only this user can enter, and that is removed when this process ends."""
     folder = os.path.join(tempfile.gettempdir(), prefix + secrets.token_hex(8))
     with _making:
         _held[folder] = None  # before it exists, since a signal may end the process at any time
@@ -48,8 +56,6 @@ def create(prefix: str) -> str:
             del _held[folder]
             raise
         _held[folder] = _locked(folder)
-    if _first.acquire(blocking=False):
-        threading.Thread(target=sweep, args=(os.path.dirname(folder),), daemon=True, name="fxlens-sweep").start()
     return folder
 
 
@@ -66,8 +72,18 @@ def prepare(folder: str) -> None:
     """Creates the folder of a job before its process, which may live a moment longer than the remover of the folder."""
     with contextlib.suppress(OSError):
         if folder:
-            os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)  # user code may have removed the parent
+            parent = os.path.dirname(folder)
+            if not os.path.isdir(parent):  # user code, or a cleaner of temporary files, has removed it
+                os.mkdir(parent, 0o700)
+                _held[parent] = _locked(parent)
             os.mkdir(folder, 0o700)
+
+
+def renew() -> None:
+    """Creates the folder of this process again, if it was removed while the process waited for its job."""
+    folder = os.environ.get("TMPDIR", "")
+    if PREFIX in folder:
+        prepare(folder)
 
 
 def enter(folder: str) -> None:
@@ -120,16 +136,35 @@ def sweep(where: str) -> list[str]:
     return swept
 
 
+def of_killed(prefix: str, name: str) -> Iterator[str]:
+    """The folders of killed processes with a file of this name, which they wrote once the folder was locked. Each is
+    locked until the next one."""
+    for folder in _ours_in(tempfile.gettempdir(), (prefix,)):
+        if os.path.isfile(os.path.join(folder, name)) and (lock := _locked(folder)) is not None:
+            try:
+                yield folder
+            finally:
+                os.close(lock)
+
+
 def _abandoned(where: str) -> Iterator[str]:
-    """Folders that may be abandoned: ours by name and owner, and not new."""
+    """Folders that may be abandoned, since they are not new."""
+    for folder in _ours_in(where, (PREFIX, VIEWS, RECORDS)):
+        least = _RECORD_SECONDS if os.path.basename(folder).startswith(RECORDS) else _NEW_SECONDS
+        with contextlib.suppress(OSError):
+            if time.time() - os.lstat(folder).st_mtime > least:
+                yield folder
+
+
+def _ours_in(where: str, prefixes: tuple[str, ...]) -> Iterator[str]:
+    """Folders that are ours by name and owner."""
     if not hasattr(os, "getuid"):
         return
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for entry in entries:
-            if entry.name.startswith((PREFIX, VIEWS, RECORDS)) and entry.is_dir(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                if status.st_uid == os.getuid() and time.time() - status.st_mtime > _NEW_SECONDS:
-                    yield entry.path
+            ours = entry.name.startswith(prefixes) and entry.is_dir(follow_symlinks=False)
+            if ours and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                yield entry.path
 
 
 def _locked(folder: str) -> int | None:

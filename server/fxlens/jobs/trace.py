@@ -43,7 +43,8 @@ def work(job: Job) -> None:
     """Events: ``findings`` of the file, a ``target`` for each model, ``diagnosed``, a ``graph`` for each that has one,
     ``end``.  For a kept file also ``unfit`` if it has to be executed again, ``same`` for a model that an edit has not
     changed, ``unknown`` if that is unclear for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
-    rehearsal."""
+    rehearsal.  If the file is ``contested``, since others have executed it, only ``taken`` where they may hold what it
+    needs."""
     from fxlens.worker import isolation, kept, models, pages, user_file
     from fxlib.diagnosis.fixes.loaded import Loaded
 
@@ -97,7 +98,11 @@ def _opened(job: Job, replaced: user_file.Replaced) -> tuple[reading.Reading, Mo
             return None
         read = reading.whole(job, tree)
         job.step("import")
-        namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+        try:
+            namespace = kept.renewed(job, tree) if kept.is_there() else _import(job, tree, replaced)
+        except _Taken:
+            job.send("taken")
+            return None
         if namespace is None and kept.is_there():
             job.send("unfit")
             return None
@@ -169,13 +174,20 @@ def _before(job: Job, read: reading.Reading, namespace: ModuleType) -> unchanged
     return earlier
 
 
+class _Taken(Exception):
+    """Another process that has executed the file may hold a port, a lock or the like."""
+
+
 def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
-    """The executed module, or None after sending a finding with its error."""
+    """The executed module, or None after sending a finding with its error. Raises _Taken."""
     from fxlens.worker import problems, user_file
+    from fxlens.worker.errors import of_a_resource
 
     try:
         namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree, replaced)
         if replaced.raised is not None:
+            if job.message.get("contested") and of_a_resource(replaced.raised):
+                raise _Taken
             job.send("findings", findings=[problems.not_imported(job, tree, replaced.raised, partly=True)])
             job.incomplete = True
         return namespace
@@ -184,7 +196,11 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
             finding = parsing.syntax_finding(error, job.text, job.path)
         else:
             finding = problems.not_imported(job, tree, error)
+    except _Taken:
+        raise
     except BaseException as error:
+        if job.message.get("contested") and of_a_resource(error):
+            raise _Taken from None
         finding = problems.not_imported(job, tree, error)
         if replaced and isinstance(error, (AttributeError, TypeError, ImportError)):
             # The error may come from a placeholder that lacks something.

@@ -8,7 +8,6 @@ from typing import Any
 
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
-from fxlens.checking.formats import diff
 from fxlens.record import Finding, Fix, Located, Node, Target
 from fxlens.sources import files, positions
 from fxlens.sources.cell import Nowhere, cells_of
@@ -84,7 +83,7 @@ def fixes(file: Checked, line: int | None, code: str | None) -> Answer:
 
 def fixed(file: Checked, most: int) -> Answer:
     """The changes of all proven fixes together, as a diff."""
-    text = diff(file)
+    text = b"".join(file.patches.values()).decode("utf-8", "backslashreplace")
     titles = [fix["title"] for fix in file.fixed.applied]
     if len(text) > most:
         text = (

@@ -7,8 +7,6 @@ of this package in every run.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from typing import Any
 
 
@@ -30,11 +28,13 @@ class _Recording:
     """Records this process; processes that the tests start record too, by the environment."""
 
     def __init__(self, folder: str) -> None:
+        from fxlens.sources import recorded as examples
+
         from . import run
         from .agent import start
 
-        self.folder = folder
-        self.journals = tempfile.mkdtemp(prefix="fxlens-record-")
+        self.folder, self.path = folder, os.path.join(folder, examples.NAME)
+        self.journals = run.journals_for(folder, self.path)
         os.environ.update(
             {k: v for k, v in run.environment(folder, self.journals, 0).items() if os.environ.get(k) != v}
         )
@@ -42,7 +42,9 @@ class _Recording:
 
     def pytest_unconfigure(self) -> None:
         """Also called if no test was run, as with ``--help``."""
-        shutil.rmtree(self.journals, ignore_errors=True)
+        from fxlens.ipc import temporary
+
+        temporary.remove(self.journals)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from fxlens.sources import recorded as examples
@@ -50,13 +52,18 @@ class _Recording:
         from . import run
         from .agent import journal
 
+        notes = run.take_over(self.folder, self.path)
         found = examples.from_facts(journal.read(self.journals), self.folder)
-        path = os.path.join(self.folder, examples.NAME)
         try:
-            notes = run.save(path, found, self.folder) if found else []
+            notes += run.save(self.path, found, self.folder) if found else []
         except (OSError, ValueError) as error:
             terminalreporter.write_line(f"fxlens: {error}", red=True)
             return
+        if found:
+            notes.append(f"{run.classes(len(found))} recorded in {self.path}")
+        elif not os.path.isdir(self.journals):
+            notes.append("nothing recorded: the temporary folder with what was noted was removed")
+        else:
+            notes.append(f"nothing recorded: no module of a class in {self.folder} was constructed")
         for note in notes:
             terminalreporter.write_line(f"fxlens: {note}")
-        terminalreporter.write_line(f"fxlens: {len(found)} class{'' if len(found) == 1 else 'es'} recorded in {path}")

@@ -26,6 +26,8 @@ from . import agent
 from .agent import journal
 
 _TRIES = 5
+_PURPOSE = "recording.json"
+"""In a folder of journals: the workspace, and the file of examples."""
 _AGENT = Path(__file__).resolve().parent / "agent"
 
 
@@ -62,13 +64,14 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
         ValueError: ``output`` exists and is not a file of examples.
     """
     read(output, ours=force)
-    journals = temporary.create(temporary.RECORDS)
-    notes: list[str] = []
+    notes = take_over(folder, output)
+    journals = journals_for(folder, output)
     cwd = None
     try:
         if len(command) > 1 and is_notebook(command[1]):
             cwd = os.path.dirname(os.path.abspath(command[1]))  # as its kernel would
-            command, notes = _of_cells(command[0], os.path.abspath(command[1]), journals)
+            command, skipped = _of_cells(command[0], os.path.abspath(command[1]), journals)
+            notes += skipped
         status = _run(list(command), environment(folder, journals, calls), cwd)
         removed = not os.path.isdir(journals)
         facts = journal.read(journals)
@@ -78,6 +81,39 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
     notes += save(output, found, folder) if found else []
     attached = any(fact.get("event") == "attached" for fact in facts)
     return Recording(status, attached, removed, len(found), notes)
+
+
+def journals_for(folder: str, output: str) -> str:
+    """A folder for journals, which says what they are for, so that the next recording takes them over if this process
+    is killed."""
+    journals = temporary.held(temporary.RECORDS)
+    with open(os.path.join(journals, _PURPOSE), "w", encoding="utf-8") as file:
+        json.dump(_purpose(folder, output), file)
+    return journals
+
+
+def take_over(folder: str, output: str) -> list[str]:
+    """Saves what killed recordings with the same folder and file have noted; returns remarks."""
+    notes = []
+    for journals in temporary.of_killed(temporary.RECORDS, _PURPOSE):
+        try:
+            if json.loads(read_bytes(os.path.join(journals, _PURPOSE))) != _purpose(folder, output):
+                continue
+            found = examples.from_facts(journal.read(journals), folder)
+            notes += save(output, found, folder) if found else []
+            notes.append(f"{classes(len(found))} saved that a recording had noted before it was killed")
+        except (OSError, ValueError) as error:
+            notes.append(str(error))
+        temporary.remove(journals)
+    return notes
+
+
+def classes(number: int) -> str:
+    return f"{number} class{'' if number == 1 else 'es'}"
+
+
+def _purpose(folder: str, output: str) -> list[str]:
+    return [os.path.realpath(folder), os.path.realpath(output)]
 
 
 def _of_cells(python: str, path: str, folder: str) -> tuple[list[str], list[str]]:

@@ -24,6 +24,7 @@ __all__ = [
     "Changed",
     "began_now",
     "changed_since",
+    "encoded",
     "read_bytes",
     "read_source",
     "read_text",
@@ -122,7 +123,7 @@ def write_source(path: str, before: str, text: str) -> None:
         UnicodeEncodeError: its encoding cannot express the new text.
     """
     path = os.path.realpath(path)
-    data = _encoded(path, before, text)
+    _, data = encoded(path, before, text)
     if not os.access(path, os.W_OK):  # only its folder's permissions protect it from replacement
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     state = os.stat(path)
@@ -227,8 +228,15 @@ def _decoded(data: bytes) -> tuple[str, str]:
         raise SyntaxError(str(error)) from None
 
 
-def _encoded(path: str, before: str, text: str) -> bytes:
-    """The new bytes of a file. Some encodings do not round-trip: an edit of one line would then change all of them."""
+def encoded(path: str, before: str, text: str) -> tuple[bytes, bytes]:
+    """The bytes of a file, and those that it would have with a new text. Some encodings do not round-trip: an edit of
+    one line would then change all of them.
+
+    Raises:
+        Changed: the file no longer has the text ``before``.
+        OSError: it cannot be read, or its encoding does not round-trip.
+        UnicodeEncodeError: its encoding cannot express the new text.
+    """
     data = read_bytes(path)
     now, encoding = _decoded(data)
     if now != before:
@@ -239,7 +247,7 @@ def _encoded(path: str, before: str, text: str) -> bytes:
         again = b""
     if again != data:
         raise OSError(errno.EILSEQ, f"in its encoding, {encoding}, the lines beside the fix would change, too", path)
-    return text.encode(encoding)
+    return data, text.encode(encoding)
 
 
 def _expect(path: str, before: str) -> None:

@@ -46,3 +46,11 @@ def of_property(error: AttributeError) -> BaseException:
         last.tb_next = behind.__traceback__.tb_next if behind.__traceback__ is not None else None
         return behind.with_traceback(error.__traceback__)
     return error
+
+
+def of_a_resource(error: BaseException) -> bool:
+    """Whether another process may cause it, which holds a port, a lock or a file. Packages have classes of their own
+    for that; those of Python are otherwise about the code."""
+    if isinstance(error, OSError):
+        return not isinstance(error, FileNotFoundError)
+    return type(error).__module__.partition(".")[0] not in ("builtins", "fxlens")

@@ -38,8 +38,10 @@ class Zygote:
         self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
         self.parents: set[str] = set()  # the parent folders of those, for this zygote and its branches
         self.branches: set[int] = set()
-        self.ended: set[int] = set()  # jobs and branches whose trackers are still running
-        self._clear_at = 0.0  # at the latest
+        self.ended: set[int] = set()  # jobs and branches that are not cleared up yet
+        self.trackers: set[int] = set()  # those of ended jobs that are still running
+        self._own: set[int] = set()  # what the imports before the first job have started
+        self._clear_at = 0.0  # when trackers are killed, too
         self._wake_read = self._wake_write = -1
 
     def say(self, message: Data) -> None:
@@ -48,6 +50,7 @@ class Zygote:
     def serve(self) -> None:
         """Serves until the server closes its end."""
         processes.adopt_orphans()
+        self._own = {*children_of(os.getpid())}
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         os.set_blocking(self._wake_read, False)
@@ -59,7 +62,7 @@ class Zygote:
         poll.register(self._wake_read, select.POLLIN)
         try:
             while True:
-                ready = dict(poll.poll(_LOOK if self.ended else None))
+                ready = dict(poll.poll(_LOOK if self.ended or self.trackers else None))
                 if self._wake_read in ready:
                     os.read(self._wake_read, 4096)
                     self.notice()
@@ -199,8 +202,7 @@ class Zygote:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 continue
-            if not self.ended:
-                self._clear_at = time.monotonic() + processes.TRACKER_SECONDS
+            self._clear_at = time.monotonic() + processes.TRACKER_SECONDS
             self.ended.add(pid)
             self.branches.discard(pid)
             if (job := self.jobs.pop(pid, None)) is not None:
@@ -211,54 +213,49 @@ class Zygote:
                 os.waitpid(pid, os.WNOHANG)
 
     def clear_up(self) -> None:
-        """Cleans up after ended jobs and branches, once their trackers have removed their files in /dev/shm; other jobs
-        do not wait for that."""
-        if not self.ended or (self.trackers() and time.monotonic() < self._clear_at):
+        """Cleans up after ended jobs and branches. One whose group has a tracker waits until that has removed its files
+        in /dev/shm; other jobs do not wait for that."""
+        if not self.ended and not self.trackers:
             return
-        ended, self.ended = self.ended, set()
-        for pid in ended:
+        self.end_strays()
+        cleared = self.ended - {processes.group_of(pid) for pid in self.trackers}
+        for pid in cleared:
             kill_group(pid)
             os.waitpid(pid, 0)
+        self.ended -= cleared
         self.end_strays()
-        for pid in ended:
+        for pid in cleared:
             self.remove_folder(pid)
-
-    def trackers(self) -> list[int]:
-        """The trackers left by ended jobs; their other processes are killed, since they may hold the trackers'
-        pipes."""
-        strays = self.strays()
-        trackers = [pid for pid in strays if processes.is_tracker(pid)]
-        if trackers:
-            below = {each for pid in strays for each in processes.descendants_of(pid)}
-            for pid in {*strays, *below} - {*trackers}:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        return trackers
 
     def strays(self) -> list[int]:
         """Processes left by ended jobs. Those of running jobs stay below them, since each job adopts its orphans."""
-        known = {*self.jobs, *self.branches, *self.ended}
-        return [pid for pid in children_of(os.getpid()) if pid not in known]
+        children = children_of(os.getpid())
+        self._own &= {*children}
+        known = {*self.jobs, *self.branches, *self.ended, *self._own}
+        return [pid for pid in children if pid not in known]
 
     def end_strays(self) -> None:
+        """Ends them, since they may hold the trackers' pipes; trackers only if their time is over."""
         for _ in range(100):
-            if not any([processes.end(pid) for pid in self.strays()]):
+            strays = self.strays()
+            in_time = time.monotonic() < self._clear_at
+            self.trackers = {pid for pid in strays if in_time and processes.is_tracker(pid)}
+            if not any([processes.end_around_trackers(pid) for pid in strays if pid not in self.trackers]):
                 return
 
     def end_all(self) -> None:
-        last = [*self.jobs, *self.branches, *self.ended]
+        last = {*self.jobs, *self.branches}
         for pid in last:
             processes.kill_job(pid)
         for pid in last:  # the children of one are adopted by this process at its end
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        until = time.monotonic() + processes.TRACKER_SECONDS
-        while self.trackers() and time.monotonic() < until:
-            time.sleep(_LOOK / 1000)
-        for pid in last:
-            processes.end(pid)
+        self.ended |= last
         self.jobs.clear()
         self.branches.clear()
-        self.ended.clear()
+        self._clear_at = time.monotonic() + processes.TRACKER_SECONDS
+        while self.ended or self.trackers:
+            self.clear_up()
+            time.sleep(_LOOK / 1000 if self.trackers else 0)
         self.end_strays()
         for folder in self.parents:
             temporary.remove(temporary.ours(folder))

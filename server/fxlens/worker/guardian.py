@@ -6,6 +6,7 @@ forked before torch is imported, when there are no other threads. It belongs to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -73,6 +74,9 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
         until = time.monotonic() + processes.TRACKER_SECONDS
         while time.monotonic() < until and any(map(processes.is_tracker, trackers)):
             time.sleep(0.01)
+        for tracker in filter(processes.is_tracker, trackers):
+            with contextlib.suppress(OSError):
+                os.kill(tracker, signal.SIGKILL)
     # The kill includes this process, so another one, in its own group, waits for that and cleans up.
     ended, held = os.pipe()
     left, leaving = os.pipe()

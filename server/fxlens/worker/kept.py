@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fxlens.ipc.processes import children_of
+from fxlens.ipc.processes import children_of, locks_files, sockets
 from fxlens.ipc.protocol import Json
 from fxlens.sources import parsing
 from fxlens.sources.files import state_of
@@ -102,7 +102,7 @@ def prepare(message: Json) -> None:
     from fxlib.diagnosis.engine.instrument import Instrumentation
     from fxlib.diagnosis.fixes.loaded import Loaded
 
-    began = time.time_ns()
+    began, before = time.time_ns(), sockets()
     job = _Silent(message)
     tree = ast.parse(job.text)
     targets = candidates.find(job, tree).targets
@@ -133,6 +133,8 @@ def prepare(message: Json) -> None:
         raise NotKept("it was not executed from its text")
     if children_of(os.getpid()):
         raise NotKept("its code has started processes")
+    if sockets() != before or locks_files():
+        raise NotKept("its code holds a port or a lock, which other jobs of the file need")
     files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != job.path}
     if any(_written_since(began, path) for path in files):
         raise NotKept("a file that it imports has changed meanwhile")  # before or after its import, which is unknown

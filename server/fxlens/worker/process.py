@@ -44,6 +44,7 @@ def run_job(
         temporary.remove(temporary.ours(folder))
         isolation.finish()
         return
+    temporary.renew()
     if hello is not None and not guarded:
         channel.watch_for_end(lambda: temporary.remove(temporary.ours(folder)))
     isolation.report_faults(channel.dump_fd)

@@ -50,7 +50,7 @@ class ViewFiles:
 
     def refresh(self, source: str) -> None:
         """Rewrites those that show this document."""
-        for subject in self._files.values():
+        for subject in list(self._files.values()):
             if subject.source == source:
                 with contextlib.suppress(OSError):  # on a full disk the earlier text stays
                     self.write(subject)
@@ -62,15 +62,17 @@ class ViewFiles:
             self._files.clear()
 
     def _file(self, subject: texts.Subject, text: str) -> str:
+        if not os.path.isdir(self._folder):  # there is none yet, or a cleaner of temporary files has removed it
+            self.close()
+            self._folder = temporary.create(temporary.VIEWS)
         path = next((path for path, other in self._files.items() if other == subject), None)
         if path is None:
-            self._folder = self._folder or temporary.create(temporary.VIEWS)
             # Two documents may have models of the same name, so each has its own folder.
             sources = list(dict.fromkeys([*(each.source for each in self._files.values()), subject.source]))
             inner = os.path.join(self._folder, str(sources.index(subject.source)))
-            os.makedirs(inner, exist_ok=True)
             path = key(os.path.join(inner, subject.file_name()))
             self._files[path] = subject
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         if (files.read_text(path, "replace") or "") != text:
             files.write_whole(path, text.encode("utf-8", "backslashreplace"))
         return path

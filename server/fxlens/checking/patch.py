@@ -1,0 +1,44 @@
+"""A patch: what fixes would change, as ``patch -p0`` and ``git apply`` take it. Both read bytes, and lines that end at
+line feeds only; one file that does not fit makes git refuse all of them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from fxlens.sources.files import Changed, encoded
+from fxlens.sources.paths import relative
+
+_NO_END = b"\n\\ No newline at end of file\n"
+
+
+def of_file(path: str, before: str, after: str) -> bytes:
+    """The part for one file, in the encoding that it has; of a text that is not saved, in UTF-8.
+
+    Raises:
+        OSError: its encoding does not round-trip the rest of it.
+        UnicodeEncodeError: its encoding cannot express the new text.
+    """
+    try:
+        old, new = encoded(path, before, after)
+    except Changed:
+        old, new = before.encode(), after.encode()
+    name = _name(path)
+    lines = difflib.diff_bytes(difflib.unified_diff, _lines(old), _lines(new), name, name)
+    return b"".join(line if line.endswith(b"\n") else line + _NO_END for line in lines)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """``splitlines`` ends a line at a carriage return, too."""
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _name(path: str) -> bytes:
+    """A file's name as git writes it: quoted if it has characters that ``patch`` does not accept."""
+    name = relative(path).replace(os.sep, "/")
+    if name.isprintable() and not set(name) & {'"', "\\"}:
+        return os.fsencode(name)
+    escaped = (chr(each) if 32 <= each < 127 and each not in b'"\\' else f"\\{each:03o}" for each in os.fsencode(name))
+    return f'"{"".join(escaped)}"'.encode()
