@@ -15,6 +15,7 @@ from fxlib.codegen.function import surely_compiles
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
+from fxlib.diagnosis.detectors.opaque import doubts_of
 from fxlib.diagnosis.engine.coverage import taken, untaken
 from fxlib.diagnosis.engine.eager_path import EagerPath
 from fxlib.diagnosis.engine.findings import Findings
@@ -151,7 +152,8 @@ def _report(search: Search) -> Report:
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     code = subject.instrumentation
     report._doubt = lambda: doubtful(subject.root, code.functions, code.own_code)
-    report.mutations, report.doubts = run.notes.mutations, run.notes.doubts
+    report.mutations = run.notes.mutations
+    report._doubts = partial(doubts_of, run.notes.hidden)
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)
     return report

@@ -111,7 +111,6 @@ class Report:
     untaken: list[Untaken] = field(default_factory=list)
     baked: list[Baked] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
     error: tuple[str, str] | None = None
     timings: dict[str, float] = field(default_factory=dict)
     _graph: Graph | None = None
@@ -119,6 +118,7 @@ class Report:
     _graph_module: GraphModule | None = None
     _annotate: Callable[[Graph], None] | None = None
     _doubt: Callable[[], bool] = lambda: True
+    _doubts: Callable[[], list[str]] = list
     _returned: Callable[[], dict[str, list[tuple[Span, Any]]]] = dict
 
     @property
@@ -141,6 +141,11 @@ class Report:
     def doubtful(self) -> bool:
         """See the class. Computed at each access, by reading the code."""
         return self._doubt()
+
+    @property
+    def doubts(self) -> list[str]:
+        """See the class. Computed at each access, by reading the code."""
+        return self._doubts()
 
     @property
     def returned(self) -> dict[str, list[tuple[Span, Any]]]:

@@ -22,10 +22,10 @@ from fxlib.diagnosis.engine.reads import doubts
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import function_tree, text_of
-from fxlib.diagnosis.engine.writes import writes_of
+from fxlib.diagnosis.engine.writes import Writes, writes_of
 from fxlib.ir.node import Node
 
-__all__ = ["ON_GRAPH", "asked"]
+__all__ = ["ON_GRAPH", "asked", "doubts_of"]
 
 _VALUES = (
     ast.Tuple,
@@ -151,14 +151,13 @@ def _resolved(function: FunctionType, node: ast.AST) -> Any:
 def changes(search: Search) -> None:
     """Functions that write into what tracing gives them once, or as a copy."""
     run = search.best
+    known: dict[FunctionType, Writes] = {}
     for node in run.nodes:
         function = _function(node)
         if function is None:
             continue
-        writes = writes_of(function)
+        writes = known.get(function) or known.setdefault(function, writes_of(function))
         once: set[str] = set()
-        if not _is_never_none(function, node, None):
-            run.notes.doubts.append(f"`{function.__name__}` may give None, and nobody sees who asks for that")
         name, place = function.__name__, run.place_of_node(node)
         facts: dict[str, Any] = {"node": node.name, "data": {"function": name}}
         for parameter, value in _given(function, node):
@@ -175,7 +174,7 @@ def changes(search: Search) -> None:
             elif isinstance(value, list) and parameter in writes.extended:
                 says = f"`{name}` extends its `{parameter}`, and the graph gives it a new list in each call"
                 run.add("FX242", place, says, severity="info", **facts)
-        run.notes.doubts.extend(doubts(function, once))
+        run.notes.hidden.append((function, node, frozenset(once)))
         if writes.state:
             says = f"`{name}` changes `{min(writes.state)}`, and code that reads it is run only while tracing"
             run.add("FX242", place, says, severity="info", **facts)
@@ -185,6 +184,17 @@ def changes(search: Search) -> None:
         elif place is not None and run.catcher(place, None) is not None:
             says = f"`{name}` is one call in the graph, which has no handler: where it raises, the graph raises"
             run.add("FX242", place, says, severity="info", **facts)
+
+
+def doubts_of(hidden: list[tuple[FunctionType, Node, frozenset[str]]]) -> list[str]:
+    """What wrapped functions may do beside, where their text does not show that they do not."""
+    found: dict[str, None] = {}
+    for function, once in dict.fromkeys((function, once) for function, _, once in hidden):
+        found.update(dict.fromkeys(doubts(function, set(once))))
+    for function, node, _ in hidden:
+        if not _is_never_none(function, node, None):
+            found[f"`{function.__name__}` may give None, and nobody sees who asks for that"] = None
+    return list(found)
 
 
 def _given(function: FunctionType, node: Node) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ import logging
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from torch import nn
@@ -71,7 +71,7 @@ class Notes:
     copies: dict[Span, Place] = field(default_factory=dict)
     regions: dict[Span, Region] = field(default_factory=dict)
     mutations: list[Mutation] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    hidden: list[tuple[FunctionType, Node, frozenset[str]]] = field(default_factory=list)
     waiting: dict[tuple[str, int], Any] = field(default_factory=dict)
 
 
