@@ -55,6 +55,18 @@ def fxlens(*arguments: str, cwd: Path) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.usefixtures("warm")
+def test_files_that_nothing_can_import_by_their_names_are_judged(tmp_path: Path, report):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    names = ["v1.5.py", "1.2.py", "resnet-18.py", "pkg/net.v2.py", "pkg/my-net.py"]
+    for name in names:
+        (tmp_path / name).write_text(("from . import __name__\n" if "/" in name else "") + MODEL)
+    done = fxlens("check", ".", "--all", cwd=tmp_path)
+    assert done.returncode == 0 and f"{len(names)} traced".encode() in done.stdout, done
+    report(tries=len(names), outcome="traced")
+
+
+@pytest.mark.usefixtures("warm")
 def test_the_same_file_by_several_names_is_checked_once(tmp_path: Path, report):
     (tmp_path / "m.py").write_text(BROKEN)
     several = ["m.py", "./m.py", str(tmp_path / "m.py"), f"../{tmp_path.name}/m.py", "."]
@@ -70,7 +82,7 @@ def test_what_is_written_as_toml_can_be_read(report):
         assert tomllib.loads(f"{quoted(text)} = {quoted(text)}\n") == {text: text}
     assert tomllib.loads(f"a = {quoted(os.fsdecode(bytes([255])))}") == {"a": "?"}
     example = Example(construct="Net('𝄞\x7f')", train=["torch.ones(1)"])
-    assert parse(write({"𝄞.py::Net": [example]})) == {"𝄞.py::Net": [example]}
+    assert parse("\ufeff" + write({"𝄞.py::Net": [example]})) == {"𝄞.py::Net": [example]}
     report(tries=len(odd) + 2, outcome="the same text")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from .files import read_source
 
+UNIMPORTABLE = "_fxlens_"
+"""What the name of a module starts with whose file cannot be imported by its own name."""
 _RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)", re.MULTILINE)
 
 
@@ -37,10 +39,13 @@ def import_name(path: str, text: str | None = None, packages: int = 0) -> tuple[
     """The dotted name under which a file is imported, and the folder that must be on the path for it.
 
     Folders with an ``__init__`` are packages, and as many more as the relative imports of the file need, or as
-    ``packages`` says, whatever their names. ``text`` is the file's text, if it differs from the disk.
+    ``packages`` says, whatever their names. ``text`` is the file's text, if it differs from the disk. A file such as
+    ``model_v1.5.py``, which nothing can import, gets a name that stands for no other.
     """
     folder, file = os.path.split(os.path.abspath(path))
     stem = os.path.splitext(file)[0]
+    if "." in stem:
+        stem = UNIMPORTABLE + stem.replace("_", "__").replace(".", "_")
     parts = [] if stem == "__init__" else [stem]
     needed = max(packages, _levels(_text(path) if text is None else text))
     while (base := os.path.basename(folder)) and "." not in base:

@@ -235,7 +235,7 @@ def parse(text: str) -> Examples:
         ValueError: not TOML, or not of this form.
     """
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     found: Examples = {}

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.notebook import is_notebook
-from fxlens.sources.paths import import_name, key
+from fxlens.sources.paths import UNIMPORTABLE, import_name, key
 
 from . import (
     definitions,
@@ -323,14 +323,17 @@ def _is_folder(module: ModuleType, folder: str) -> bool:
 
 
 def _own_name(name: str) -> str:
-    return "_fxlens_" + "".join(char if char.isalnum() else "_" for char in name)
+    return UNIMPORTABLE + "".join(char if char.isalnum() else "_" for char in name)
 
 
 def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleType:
-    if "." in name:
-        return importlib.import_module(name)
+    parent, _, last = name.rpartition(".")
     package = os.path.join(os.path.splitext(path)[0], "__init__.py")
-    if not name.isidentifier() or name in sys.modules or name in finder.folders or os.path.isfile(package):
+    if parent and not last.startswith(UNIMPORTABLE):
+        return importlib.import_module(name)
+    if parent:
+        importlib.import_module(parent)
+    elif not name.isidentifier() or name in sys.modules or name in finder.folders or os.path.isfile(package):
         # "my-model.py", or a file that hides a module which is already loaded, or which it imports itself, or is hidden
         # by the package beside it.
         name = _own_name(name)
