@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from types import FrameType
+from inspect import getattr_static
+from types import FrameType, FunctionType
 from typing import Any
 
 from fxlib.capture import wrapping
@@ -14,7 +15,7 @@ from fxlib.diagnosis.engine.raised import way_of
 from fxlib.ir.objects import attribute, is_a
 from fxlib.ir.span import is_hidden
 
-__all__ = ["constant", "raising_frame", "users_frame"]
+__all__ = ["constant", "named", "raising_frame", "users_frame"]
 
 
 def users_frame() -> FrameType | None:
@@ -46,3 +47,15 @@ def constant(node: ast.expr, frame: FrameType | None) -> Any:
             return None
         value = attribute(value, part)
     return value if is_a(value, Proxy) else attribute(value, wrapping._MARK, value)
+
+
+def named(function: FunctionType, node: ast.AST) -> Any:
+    """What a name or a dotted name in a function is outside of it: in its file, or in Python. Nothing is run for that;
+    None for other expressions."""
+    if isinstance(node, ast.Attribute):
+        found = getattr_static(named(function, node.value), node.attr, None)
+    elif isinstance(node, ast.Name):
+        found = function.__globals__.get(node.id, getattr(builtins, node.id, None))
+    else:
+        return None
+    return wrapping.unwrapped(found) if isinstance(found, FunctionType) else found

@@ -4,7 +4,6 @@ that could change. Where the text does not show it, there is a doubt: enough to 
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import logging
 import re
@@ -15,51 +14,47 @@ from typing import Any
 
 import torch
 
-from fxlib.capture.wrapping import unwrapped
+from fxlib.diagnosis.engine.frames import named
 from fxlib.diagnosis.engine.packages import is_installed
-from fxlib.diagnosis.engine.trees import function_tree
+from fxlib.diagnosis.engine.trees import function_tree, text_of
+from fxlib.ir.objects import attributes_of, home_of, is_a
 
 __all__ = ["doubts"]
 
-_READING = {
-    "abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list",
-    "max", "min", "pow", "print", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
-}  # fmt: skip
+_READING = (
+    abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, max, min, pow, print,
+    range, repr, reversed, round, set, sorted, str, sum, tuple, zip,
+)  # fmt: skip
 _OF_CONTAINERS = {"copy", "count", "get", "index", "items", "keys", "values"}
 # Functions of torch and NumPy that write into their arguments, whatever they are called.
 _WRITING = re.compile(r"_$|^_foreach|batch_norm|instance_norm|embedding|^(copyto|put|place|putmask|fill|apply|map)|__i")
 _WRITING_BY = {"out", "inplace", "training", "max_norm"}
 _PLAIN = (
-    type(None),
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    tuple,
-    frozenset,
-    range,
-    type,
-    torch.dtype,
-    torch.device,
-    logging.Logger,
-)
+    type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, type, list, dict, set, ModuleType,
+    torch.Tensor, torch.dtype, torch.device, logging.Logger,
+)  # fmt: skip
+_COMPUTING = frozenset({"torch", "numpy", "math"})
+_LIBRARIES = _COMPUTING | {"builtins", "random", "einops", "operator"}
 _DEPTH = 4
 
 
-def doubts(function: FunctionType, parameters: set[str], depth: int = _DEPTH) -> Iterator[str]:
+def doubts(function: FunctionType, parameters: set[str]) -> Iterator[str]:
     """Which of these parameters a function may change, and what it uses that may have state, as sentences."""
-    tree = function_tree(function.__code__)
-    if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef) or not depth:
-        yield f"nobody can read `{function.__name__}`"
+    name = function.__name__
+    reader = _reader(function, _DEPTH)
+    if reader is None:
+        yield f"nobody can read `{name}`"
         return
-    reader = _Reader(function, tree, depth)
     for parameter in sorted(parameters):
         if (use := reader.other_use(parameter)) is not None:
-            yield f"`{function.__name__}` may change its `{parameter}`: `{' '.join(ast.unparse(use).split())[:60]}`"
+            yield f"`{name}` may change its `{parameter}`: `{text_of(use)[:60]}`"
     if (held := reader.state()) is not None:
-        yield f"`{function.__name__}` uses `{held}`, which may be another one in the next call"
+        yield f"`{name}` uses `{held}`, which may be another one in the next call"
+
+
+def _reader(function: FunctionType, depth: int) -> _Reader | None:
+    tree = function_tree(function.__code__)
+    return _Reader(function, tree, depth) if tree is not None and depth else None
 
 
 class _Reader:
@@ -69,10 +64,18 @@ class _Reader:
         self.bound = {each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)}
         self.bound |= {each.id for each in self.nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
-    def value(self, name: str) -> Any:
-        """What a name of the file, or of Python, is."""
-        found = self.function.__globals__.get(name, getattr(builtins, name, None))
-        return unwrapped(found) if callable(found) else found
+    def outside(self, node: ast.expr) -> Any:
+        """What a name or dotted name is outside of the function; None for one of its own."""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        return None if getattr(root, "id", None) in self.bound else named(self.function, node)
+
+    def other(self, function: Any) -> _Reader | None:
+        """The reader of another function of the user's; None if it is none, or cannot be read."""
+        if not isinstance(function, FunctionType) or is_installed(function.__code__.co_filename):
+            return None
+        return _reader(function, self.depth - 1)
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
@@ -131,39 +134,17 @@ class _Reader:
 
     def given(self, call: ast.Call, node: ast.expr, keyword: str | None) -> set[str] | None:
         """A function gets the value."""
-        name, called = self.called(call)
-        if isinstance(call.func, ast.Name) and name in _READING and name not in self.bound:
+        called = self.outside(call.func)
+        if any(called is each for each in _READING):
             return self.read(call)  # `list(ws)` has the same tensors in it
         if isinstance(called, FunctionType) and not is_installed(called.__code__.co_filename):
-            if keyword is None and any(isinstance(each, ast.Starred) for each in call.args):
-                return None
-            parameters = list(inspect.signature(called).parameters)
-            place = call.args.index(node) if keyword is None and node in call.args else -1
-            own = keyword if keyword is not None else parameters[place] if 0 <= place < len(parameters) else None
-            return set() if own in parameters and not any(doubts(called, {str(own)}, self.depth - 1)) else None
+            parameter = _parameter(called, call, node, keyword)
+            other = self.other(called)
+            return set() if other is not None and parameter and other.other_use(parameter) is None else None
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         writing = _WRITING.search(name) or any(each.arg in _WRITING_BY or each.arg is None for each in call.keywords)
         flags = any(isinstance(each, ast.Constant) and each.value is True for each in call.args)
-        return set() if self.is_of_module(call.func) and not writing and not flags else None
-
-    def called(self, call: ast.Call) -> tuple[str, Any]:
-        if isinstance(call.func, ast.Name):
-            return call.func.id, None if call.func.id in self.bound else self.value(call.func.id)
-        return getattr(call.func, "attr", ""), None
-
-    def is_of_module(self, node: ast.expr) -> bool:
-        """Whether it is `torch.stack`, `F.relu` or `np.sum`: a function of an installed package's module."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id in self.bound:
-            return False
-        value = self.value(node.id)
-        for part in reversed(parts[1:]):
-            value = getattr(value, part, None)
-        if parts:
-            return isinstance(value, ModuleType) and value.__name__.partition(".")[0] in ("torch", "numpy", "math")
-        return (getattr(value, "__module__", None) or "").partition(".")[0] in ("torch", "numpy", "math")
+        return set() if callable(called) and _is_of(_COMPUTING, called) and not writing and not flags else None
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -174,61 +155,63 @@ class _Reader:
                 return node.names[0]
             if not isinstance(node, ast.Name) or node.id in self.bound or not isinstance(node.ctx, ast.Load):
                 continue
-            value, parent = self.value(node.id), getattr(node, "parent", None)
+            value, parent = self.outside(node), getattr(node, "parent", None)
             if isinstance(value, FunctionType):
                 called = isinstance(parent, ast.Call) and parent.func is node
-                own = called and not is_installed(value.__code__.co_filename)
-                if own and any(" uses " in each for each in doubts(value, set(), self.depth - 1)):
+                other = self.other(value) if called else None
+                if other is not None and other.state() is not None:
                     return node.id
                 continue
             if isinstance(parent, ast.Attribute):
                 if _is_of_users(value) and _is_called(parent) and not issubclass(value, torch.autograd.Function):
                     return ast.unparse(parent)
-                if parent.attr in getattr(value, "__dict__", {}) and isinstance(parent.ctx, ast.Load):
+                if parent.attr in (attributes_of(value) or ()) and isinstance(parent.ctx, ast.Load):
                     continue
             if node.id in ("globals", "setattr", "delattr", "vars"):
                 return node.id
-            if not isinstance(value, (*_PLAIN, ModuleType, torch.Tensor, list, dict, set)) and not _is_library(value):
+            library = callable(value) and not is_a(value, torch.nn.Module) and _is_of(_LIBRARIES, value)
+            if not library and not is_a(value, _PLAIN):
                 return node.id
         return None
 
 
+def _is_of(packages: frozenset[str], value: object) -> bool:
+    return home_of(value).partition(".")[0] in packages
+
+
 def _is_of_users(value: Any) -> bool:
     """Whether it is a class of the user's."""
-    module = sys.modules.get(getattr(value, "__module__", None) or "")
-    return isinstance(value, type) and not is_installed(getattr(module, "__file__", None) or "")
+    return isinstance(value, type) and not is_installed(
+        getattr(sys.modules.get(home_of(value)), "__file__", None) or ""
+    )
 
 
 def _is_called(node: Any) -> bool:
     return isinstance(node.parent, ast.Call) and node.parent.func is node
 
 
-def _is_library(value: Any) -> bool:
-    """Whether it is a function of a package, or of Python."""
-    module = getattr(value, "__module__", None) or ""
-    return (
-        callable(value)
-        and not isinstance(value, torch.nn.Module)
-        and (module.partition(".")[0] in ("torch", "numpy", "math", "builtins", "random", "einops", "operator"))
-    )
+def _parameter(function: FunctionType, call: ast.Call, node: ast.expr, keyword: str | None) -> str | None:
+    """The parameter that an argument of a call is given to; None if that cannot be read."""
+    parameters = list(inspect.signature(function).parameters)
+    if keyword is not None:
+        return keyword if keyword in parameters else None
+    if node not in call.args or any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    return dict(enumerate(parameters)).get(call.args.index(node))
 
 
 def _names(targets: list[ast.expr]) -> set[str] | None:
     """The names among targets; None if something is stored elsewhere."""
     found: set[str] = set()
-    for target in targets:
+    todo = [*targets]
+    while todo:
+        target = todo.pop()
         if isinstance(target, ast.Name):
             found.add(target.id)
-        elif isinstance(target, ast.Starred):
-            inner = _names([target.value])
-            if inner is None:
-                return None
-            found |= inner
         elif isinstance(target, ast.Tuple | ast.List):
-            inner = _names(target.elts)
-            if inner is None:
-                return None
-            found |= inner
+            todo += target.elts
+        elif isinstance(target, ast.Starred):
+            todo.append(target.value)
         else:
             return None
     return found

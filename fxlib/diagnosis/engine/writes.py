@@ -10,10 +10,11 @@ from types import FunctionType
 from typing import Any
 
 from fxlib.capture.wrapping import unwrapped
+from fxlib.diagnosis.engine.frames import named
 from fxlib.diagnosis.engine.packages import is_installed
 from fxlib.diagnosis.engine.trees import function_tree
 
-__all__ = ["MAYBE_VIEWS", "VIEWS", "Writes", "writes_of"]
+__all__ = ["CHANGING", "MAYBE_VIEWS", "VIEWS", "Writes", "writes_of"]
 
 # fmt: off
 VIEWS = frozenset({
@@ -25,10 +26,11 @@ VIEWS = frozenset({
 MAYBE_VIEWS = VIEWS | {"reshape", "flatten", "contiguous", "__getitem__"}
 """Those that give views of some tensors."""
 
-_OF_CONTAINERS = {
+CHANGING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "move_to_end", "pop",
     "popitem", "popleft", "remove", "reverse", "setdefault", "sort", "update",
 }  # fmt: skip
+"""Methods that change a list, dictionary or set."""
 _OF_LISTS = {"heapify", "heappop", "heappush", "insort", "insort_left", "insort_right", "shuffle"}
 """Functions of Python's that change the list that they are given."""
 _PARTS = {"enumerate", "iter", "next", "reversed", "zip"}
@@ -170,7 +172,7 @@ class _Reader:
             of = self.of(called.value)
             if called.attr.endswith("_") and not called.attr.endswith("__"):
                 self.writes.tensors |= of
-            elif called.attr in _OF_CONTAINERS:
+            elif called.attr in CHANGING:
                 self.writes.containers |= of
                 if isinstance(called.value, ast.Name) and not of and called.value.id not in self.names:
                     held = self.function.__globals__.get(called.value.id)
@@ -186,8 +188,7 @@ class _Reader:
 
     def handed_on(self, node: ast.Call) -> None:
         """What a function of the user's does with what it is given."""
-        other = self.function.__globals__.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        other = unwrapped(other) if callable(other) else None
+        other = named(self.function, node.func) if isinstance(node.func, ast.Name) else None
         if not isinstance(other, FunctionType) or is_installed(other.__code__.co_filename) or not self.depth:
             return
         inner = writes_of(other, self.depth - 1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fxlib.diagnosis.engine.forms import may_catch
+from fxlib.diagnosis.engine.writes import CHANGING
 from fxlib.diagnosis.fixes.edits import Edit, apply_edits
 from fxlib.diagnosis.fixes.evaluated import always, evaluated
 from fxlib.diagnosis.fixes.imports import wrap_call
@@ -230,14 +231,11 @@ def _read_late(function: FunctionNode, block: list[ast.stmt], names: list[str]) 
     return None
 
 
-_FILLING = {"append", "extend", "insert", "add", "update", "pop", "remove", "clear", "setdefault", "appendleft"}
-
-
 def changed_in_place(block: list[ast.stmt]) -> list[str]:
     """The names of lists and dictionaries that a block fills or changes."""
     found: dict[str, None] = {}
     for node in (node for statement in block for node in ast.walk(statement)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLING:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
             changed: ast.AST = node.func.value
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             changed = node.value
