@@ -89,6 +89,18 @@ def test_ignored_lines():
     assert targets.ignored(text) == {1: frozenset(), 2: frozenset({"FX101", "FX120"})}
 
 
+def test_the_comment_of_a_line_may_stand_behind_that_of_a_linter():
+    text = (
+        "é = 1  # noqa: E501  # fxlens: ignore[FX101]\nclass Net(nn.Module):  # type: ignore # fxlens: skip\n    pass\n"
+    )
+    assert targets.ignored(text) == {1: frozenset({"FX101"})}
+    first, second = targets.comments(text)
+    assert text.splitlines()[0].encode()[first.column : first.end_column] == b"# fxlens: ignore[FX101]"
+    assert second.body == "skip"
+    told = "# Write `# fxlens: Net(3)` above it, # fxlens: Net(4)\nclass Net(nn.Module): ...\n"
+    assert not targets.comments(told)
+
+
 def test_names_are_marked_in_utf8():
     target = find("x = 'é'; pass\nclass  Ünet (nn.Module):\n    pass\n")["Ünet"]
     assert (target.line, target.column, target.end_column) == (2, 7, 12)

@@ -49,6 +49,10 @@ _LOADING = 2.0
 Make = Callable[[], AbstractContextManager[Made]]
 
 
+class CannotCopy(TypeError):
+    """A model holds something that cannot be copied, such as a lock."""
+
+
 def compare(
     root: nn.Module,
     example_inputs: Any,
@@ -70,6 +74,9 @@ def compare(
     Returns:
         The finding at the first difference. None if nothing differs, or if the module itself is not deterministic,
         raises, or is slow.
+
+    Raises:
+        TypeError: the module holds something that cannot be copied.
 
     >>> import torch, fxlib
     >>> class Net(torch.nn.Module):
@@ -102,7 +109,13 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
     @contextlib.contextmanager
     def make() -> Iterator[Made]:
         try:
-            yield Made(copy_of(model), calls)
+            copied = copy_of(model)
+        except Exception as error:
+            raise CannotCopy(
+                f"{type(model).__name__} cannot be compared with its graph, since it cannot be copied: {error}"
+            ) from error
+        try:
+            yield Made(copied, calls)
         finally:
             snapshot.restore()
 

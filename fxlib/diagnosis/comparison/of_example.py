@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fxlib.diagnosis.comparison.compare import copies, parting
+from fxlib.diagnosis.comparison.compare import CannotCopy, copies, parting
 from fxlib.diagnosis.comparison.sides import Given, Made, Tracing, calls_of
 from fxlib.diagnosis.fixes.example import Example, Lacking
 from fxlib.diagnosis.report import Finding
@@ -68,6 +68,8 @@ class Comparing:
                     yield Made(made, own)
 
             compared, found = parting(copies(model, calls, tracing), again, tracing, training)
+        except CannotCopy:
+            return None
         except (Exception, SystemExit) as error:
             if _is_of_the_comparison(error):
                 if STRICT:

@@ -127,7 +127,11 @@ class TensorrtProgram(Program):
         for name, tensor in zip(self._inputs, inputs, strict=True):
             tensor = tensor.detach().to(device).contiguous()
             held.append(tensor)
-            self._context.set_input_shape(name, tuple(tensor.shape))
+            if not self._context.set_input_shape(name, tuple(tensor.shape)):
+                raise EngineError(
+                    f"{self.library.label} refused the shape {tuple(tensor.shape)} of {name}, for which "
+                    f"{self.plan.name} was not built"
+                )
             self._context.set_tensor_address(name, tensor.data_ptr())
         results = []
         for name, dtype in self._outputs:

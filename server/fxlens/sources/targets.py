@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>\S.*)")
+_BEHIND = re.compile(r"\s#\s*fxlens:\s*(?P<body>ignore\b.*|skip\s*$)")
+"""What may stand behind another comment, as that of a linter; there, anything else may be text about FX Lens."""
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]|<-""")
@@ -240,9 +242,12 @@ def _tokenised(text: str) -> tuple[Comment, ...] | None:
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
-            if token.type == tokenize.COMMENT and (match := COMMENT.match(token.string)):
-                column = len(token.line[: token.start[1]].encode())
-                end = column + len(token.string.encode())
+            if token.type != tokenize.COMMENT:
+                continue
+            if match := COMMENT.match(token.string) or _BEHIND.search(token.string):
+                start = token.start[1] + token.string.index("#", match.start())
+                column = len(token.line[:start].encode())
+                end = len(token.line[: token.end[1]].encode())
                 found.append(Comment(token.start[0], column, end, match["body"].rstrip()))
     except (tokenize.TokenError, SyntaxError, IndentationError):
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 
 import pytest
 import timm
@@ -169,3 +170,13 @@ def test_a_first_call_that_loads_something_does_not_make_a_model_slow(tmp_path, 
     monkeypatch.setattr(comparison, "_SLOW", 0.05)
     found = fxlib.compare(load(FIRST, tmp_path).Net(), (torch.randn(2),))
     assert found is not None and found.code == "FX236"
+
+
+def test_a_model_that_cannot_be_copied_is_named():
+    class Locked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = threading.Lock()
+
+    with pytest.raises(TypeError, match=r"Locked cannot be compared .* cannot be copied: cannot pickle '_thread.lock'"):
+        fxlib.compare(Locked(), (torch.randn(2),))
