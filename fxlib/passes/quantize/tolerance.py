@@ -73,16 +73,22 @@ def left_in_float(
     """
     order = sorted(harm, key=lambda name: -harm[name])
     goal = tolerance
-    left = frozenset[str]()
+    too_few, enough = 0, len(order)
     for _ in range(_ATTEMPTS):
-        rest = sum(each**2 for each in harm.values())
-        count = 0
-        while count < len(order) and rest > goal**2:
-            rest -= harm[order[count]] ** 2
-            count += 1
-        left = frozenset(order[: max(count, len(left) + 1)])
-        error = error_without(left)
+        if enough - too_few <= 1:
+            break
+        if enough < len(order):
+            count = (too_few + enough) // 2
+        else:
+            count, rest = 0, sum(each**2 for each in harm.values())
+            while count < len(order) and rest > goal**2:
+                rest -= harm[order[count]] ** 2
+                count += 1
+            count = min(max(count, too_few + 1), enough)
+        error = error_without(frozenset(order[:count]))
         if error <= tolerance:
-            return left
-        goal *= 0.8 * tolerance / error
-    return frozenset(order)
+            enough = count
+        else:
+            too_few = count
+            goal *= 0.8 * tolerance / error
+    return frozenset(order[:enough])
