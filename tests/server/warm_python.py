@@ -17,7 +17,6 @@ languages.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import importlib.util
@@ -190,19 +189,10 @@ def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
 
 
 def in_huge_pages() -> None:
-    """Puts what is in memory into pages of 2 MiB.  A fork copies a table of all pages, and its end goes through that
-    again: with small ones, and torch, this takes twelve milliseconds of the processor."""
-    size, collapse = 1 << 21, 25  # of Linux 6.1; earlier ones refuse it
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    with open("/proc/self/maps") as file:
-        areas = [line.split() for line in file]
-    for place, permissions, *_ in areas:
-        if permissions == "rw-p":
-            begin, end = (int(each, 16) for each in place.split("-"))
-            begin, end = -(-begin // size) * size, end // size * size
-            if begin < end:
-                advise(begin, end - begin, collapse)
+    from fxlens.worker import huge_pages
+
+    for part in huge_pages.parts():
+        huge_pages.collapse(*part)
 
 
 def imported(python: Path) -> tuple[Callable[[], int], Callable[[str, list[str], str], None]]:

@@ -15,17 +15,20 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
 from fxlens.ipc.protocol import Data, Json
 
-from . import compiler, isolation, process
+from . import compiler, huge_pages, isolation, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
 _LOOK = 10  # milliseconds between two checks of trackers
+_MANY = 16
+"""Forks after which it is worth the processor's time to make the coming ones cheaper."""
+_IDLE = 1000  # milliseconds without a command before that is done
 _exit = os._exit  # user code may replace it
 
 
@@ -41,6 +44,9 @@ class Zygote:
         self.ended: set[int] = set()  # jobs and branches that are not cleared up yet
         self.trackers: set[int] = set()  # those of ended jobs that are still running
         self._own: set[int] = set()  # what the imports before the first job have started
+        self.forks = 0
+        self._huge = False  # whether the memory has been put into huge pages
+        self._small: Iterator[tuple[int, int]] | None = None  # what is left of it meanwhile
         self._clear_at = 0.0  # when trackers are killed, too
         self._wake_read = self._wake_write = -1
 
@@ -62,7 +68,9 @@ class Zygote:
         poll.register(self._wake_read, select.POLLIN)
         try:
             while True:
-                ready = dict(poll.poll(_LOOK if self.ended or self.trackers else None))
+                ready = dict(poll.poll(self.patience()))
+                if not ready and not self.ended and not self.trackers:
+                    self.use_huge_pages()
                 if self._wake_read in ready:
                     os.read(self._wake_read, 4096)
                     self.notice()
@@ -71,6 +79,23 @@ class Zygote:
                     return
         finally:
             self.end_all()
+
+    def patience(self) -> int | None:
+        """For how many milliseconds a command is waited for before there is something else to do."""
+        if self.ended or self.trackers:
+            return _LOOK
+        if self._small is not None:
+            return 0
+        return _IDLE if self.forks >= _MANY and not self._huge else None
+
+    def use_huge_pages(self) -> None:
+        """For a part of the memory at a time, since a command may come."""
+        if self._small is None:
+            self._small = huge_pages.parts()
+        if (part := next(self._small, None)) is not None:
+            huge_pages.collapse(*part)
+        else:
+            self._small, self._huge = None, True
 
     def command(self) -> bool:
         try:
@@ -94,6 +119,7 @@ class Zygote:
             compiler.imported()
             gc.collect()
             gc.freeze()
+            self._small, self._huge = None, False  # there is new memory
             self.say({"compiler": True})
         for fd in fds:
             os.close(fd)
@@ -120,6 +146,7 @@ class Zygote:
                 _exit(protocol.NO_CHANNEL_STATUS)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
+        self.forks += 1
         self.jobs[pid] = job
         self.folders[pid] = folder
         self.parents.add(os.path.dirname(folder))
