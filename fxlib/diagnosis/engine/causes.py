@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
 from typing import Any, NamedTuple
@@ -58,6 +59,24 @@ _SHAPE_METHODS = frozenset(
 _MAKES_TENSOR = re.compile(r"(new_)?(full|zeros|ones|empty|tensor|rand|randn|randint|randperm|arange|linspace|eye)")
 """Functions of torch, and methods, that make a tensor of numbers. What it holds is data, even if the numbers are
 sizes."""
+_PLAIN_TYPES = frozenset(
+    {
+        "bool",
+        "int",
+        "float",
+        "str",
+        "None",
+        "NoneType",
+        "Optional",
+        "Union",
+        "Literal",
+        "List",
+        "Tuple",
+        "list",
+        "tuple",
+    }
+)
+"""What the annotation of an argument that is not a tensor consists of."""
 _SHAPE_FUNCTIONS = frozenset({torch.is_complex, torch.is_floating_point, torch.numel})
 
 
@@ -115,6 +134,8 @@ def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> 
         found = "argument" if value is not None and type(value) is not Unknown and not _holds_tensor(value) else "data"
         if value is None and node.target in values.inputs:
             found = "argument"
+        if type(value) in (Unknown, type(None)) and _is_annotated_as_plain(node):
+            found = "argument"
     elif node.op in ("get_attr", "call_module"):
         found = "data"
     elif _asks_shape(node):
@@ -132,6 +153,14 @@ def _kind(node: Node, inner: list[str], values: Values, arguments: set[str]) -> 
             # An attribute of an object passed as an argument.
             found = "data"
     return found
+
+
+def _is_annotated_as_plain(node: Node) -> bool:
+    """Whether the annotation of an argument says that it is a number, a string or the like."""
+    if node.type is None:
+        return False
+    text = node.type if isinstance(node.type, str) else inspect.formatannotation(node.type)
+    return _PLAIN_TYPES.issuperset(re.findall(r"[A-Za-z_]\w*", re.sub(r"(['\"]).*?\1|\btyping\.", "", text)))
 
 
 def _makes_tensor(node: Node) -> bool:

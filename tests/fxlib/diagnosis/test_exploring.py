@@ -15,6 +15,8 @@ from fxlib.diagnosis.diagnose import graph_of
 from fxlib.diagnosis.fixes.verify import Checker
 from fxlib.ir import span as spans
 
+from .snippets import diagnose
+
 
 def both_ways(x):
     if x.sum() > 0:
@@ -88,6 +90,25 @@ def test_shapes_and_defaults_are_answered_truly_and_the_rest_is_untaken():
     assert report.findings[0].data["value"] is True
     report = fxlib.diagnose(shapes_decide, torch.randn(2, 3), concrete_args={"mode": "fast"})
     assert "FX103" not in report.codes()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "code"),
+    [("bool", "FX103"), ("Optional[bool]", "FX103"), ("'int | None'", "FX103"), ("Literal['a', 'b c']", "FX103"),
+     ("typing.List[int]", "FX103"), ("torch.Tensor", "FX101"), ("Optional[torch.Tensor]", "FX101"), ("Any", "FX101")],
+)  # fmt: skip
+def test_without_example_inputs_the_annotation_says_what_an_argument_is(annotation, code, tmp_path):
+    text = f"""
+import typing
+import torch
+from torch import nn
+from typing import Any, Literal, Optional
+
+class Net(nn.Module):
+    def forward(self, x, many: {annotation}):
+        return x if many else x[:1]
+"""
+    assert diagnose(text, tmp_path, inputs=None).codes() == [code]
 
 
 class Configured(nn.Module):
