@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fxlens.checking import watching
 from fxlens.checking.cache import Cache
-from fxlens.checking.checker import Options
+from fxlens.checking.checker import Checked, Options
 from fxlens.host.launch import Launch, find_python
 from fxlens.sources.files import Changed, read_source, write_source
 from lsp_client import Client, edited
@@ -293,6 +297,86 @@ def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: 
     assert asyncio.run(seen()) == 1
     assert len(list(cache.where.iterdir())) == 1
     report(outcome="checked once")
+
+
+ABSENT = """import importlib.util
+
+try:
+    import flash_attention_that_nobody_has as fast
+except ImportError:
+    fast = None
+
+if importlib.util.find_spec("apex_that_nobody_has"):
+    import apex_that_nobody_has
+"""
+
+
+def test_packages_that_are_not_there_are_no_change(tmp_path: Path, report):
+    """``--watch`` rests although imports were looked for, and sees the helper that comes later, and a configuration
+    above."""
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "net.py").write_text(ABSENT + "\ntry:\n    import helper\nexcept ImportError:\n    helper = None\n"
+                                   + NET.format(first="pass"))  # fmt: skip
+    options = Options(Launch(find_python("", None), str(tmp_path)), verify=False)
+
+    async def comes(rounds: AsyncGenerator[list[Checked], None], seconds: float) -> list[Checked] | None:
+        task = asyncio.ensure_future(anext(rounds))
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        waiting.append(task)
+        return task.result() if done else None
+
+    waiting: list[asyncio.Future[Any]] = []
+
+    async def seen() -> None:
+        rounds = watching.rounds(lambda: [str(models / "net.py")], options)
+        assert await comes(rounds, 60) is not None
+        assert await comes(rounds, 1.5) is None
+        (models / "helper.py").write_text("SIZE = 3\n")
+        await asyncio.wait([waiting[-1]], timeout=60)
+        assert waiting[-1].done()
+        assert await comes(rounds, 1.5) is None
+        (tmp_path / "fxlens.toml").write_text('ignore = ["FX1"]\n')
+        await asyncio.wait([waiting[-1]], timeout=60)
+        (checked,) = waiting[-1].result()
+        assert not checked.shown
+        await rounds.aclose()
+
+    asyncio.run(seen())
+    report(tries=3, outcome="rests, and sees what comes")
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [("at.unlink()", "No such file or directory"), ("at.write_text('# coding: nonsense\\n')", "it was saved while")],
+)
+def test_a_file_that_goes_while_it_is_fixed(tmp_path: Path, act: str, said: str, report):
+    (tmp_path / "net.py").write_text(
+        f"import pathlib\n{NET.format(first='pass')}\nat = pathlib.Path(__file__)\nif at.exists():\n    {act}\n"
+    )
+    done = subprocess.run(
+        warm_fxlens("check", "net.py", "--fix", "--no-cache"), cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert f"net.py: not fixed: {said}" in done.stderr and "Traceback" not in done.stderr
+    assert "FX120" in done.stdout and "FX199" not in done.stdout and done.returncode == 1
+    report(outcome="said, and its findings are reported")
+
+
+@pytest.mark.parametrize("refused", ["in the folder", "to replace it"])
+def test_a_file_that_can_only_be_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, report
+):
+    """One of a folder in which nobody may make files, and one that is mounted by itself."""
+    (tmp_path / "net.py").write_text("a = 1\n")
+
+    def fail(*given: object, **named: object) -> None:
+        raise OSError(errno.EACCES if refused == "in the folder" else errno.EBUSY, "refused")
+
+    monkeypatch.setattr(*((tempfile, "mkstemp") if refused == "in the folder" else (os, "replace")), fail)
+    write_source(str(tmp_path / "net.py"), "a = 1\n", "a = 2\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["net.py"]
+    assert (tmp_path / "net.py").read_text() == "a = 2\n"
+    report(outcome="written")
 
 
 def test_edits_are_for_one_version(tmp_path: Path, report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -315,6 +316,19 @@ def test_sarif_and_github(project: Path):
     assert all("## Works" in rule["help"]["markdown"] for rule in known) and "file://" not in done.stdout
     done = fxlens("check", "broken.py", "--quick", "--format", "github", cwd=project)
     assert "::error file=broken.py,line=13,endLine=13,col=12,endColumn=23,title=FX101::" in done.stdout
+
+
+def test_github_and_sarif_name_files_as_seen_from_the_repository(project: Path):
+    """Where GitHub looks for them, however the command was called."""
+    (project / ".git").mkdir()
+    (project / "pkg").mkdir()
+    shutil.copy(project / "broken.py", project / "pkg" / "net one.py")
+    for folder, path in [(project / "pkg", "."), (project / "pkg", "./net one.py"), (project, "./pkg")]:
+        found = fxlens("check", path, "--quick", "--format", "github", cwd=folder).stdout
+        assert "::error file=pkg/net one.py,line=13," in found
+        found = json.loads(fxlens("check", path, "--quick", "--format", "sarif", cwd=folder).stdout)
+        places = [each["locations"][0]["physicalLocation"] for each in found["runs"][0]["results"]]
+        assert {each["artifactLocation"]["uri"] for each in places} == {"pkg/net%20one.py"}
 
 
 def test_graph_and_code(project: Path):

@@ -80,6 +80,20 @@ def test_text_github_and_sarif_name_the_cell(folder: Path):
     assert (folder / "study.ipynb").read_bytes() == before
 
 
+def test_notebooks_with_large_outputs_old_ones_and_new_ones_are_read(tmp_path: Path):
+    model = "# fxlens: Net() <- torch.randn(2)\nimport torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    code = {"cell_type": "code", "metadata": {}, "source": model + "        return x / len(x)"}
+    shown = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "A" * (12 << 20)}}
+    plotted = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{**code, "outputs": [shown]}]}
+    (tmp_path / "plotted.ipynb").write_text(json.dumps(plotted))
+    old = {"cell_type": "code", "language": "python", "input": code["source"].splitlines(keepends=True), "outputs": []}
+    (tmp_path / "old.ipynb").write_text(json.dumps({"nbformat": 3, "metadata": {}, "worksheets": [{"cells": [old]}]}))
+    (tmp_path / "Untitled.ipynb").touch()
+    files = json.loads(fxlens("check", ".", "--quick", "--format", "json", cwd=tmp_path).stdout)["files"]
+    found = {each["path"]: [finding["code"] for finding in each["findings"]] for each in files}
+    assert found == {"./Untitled.ipynb": [], "./old.ipynb": ["FX120"], "./plotted.ipynb": ["FX120"]}
+
+
 MARKED = [
     ("code", "from torch import fx, nn\nSIZE = len('abc')\ndef seldom(x):\n    return x + x.sum().item()"),
     ("code", "fx.wrap('seldom')"),

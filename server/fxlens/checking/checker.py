@@ -306,7 +306,7 @@ async def check_file(
             record = await _record(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
                 fixed, patches, refused = await _fix(pool, request, record, options, chosen, project)
-                if options.fix == "write" and (now := read_source(absolute)) != text:
+                if options.fix == "write" and (now := _now(absolute, text)) != text:
                     text, request = now, replace(request, text=now)
                     said = _said(request, options, project)
                     record = await _record(pool, request, options, lowering, chosen.captures, said)
@@ -327,6 +327,14 @@ async def check_file(
     if options.light:
         checked.drop_graphs()
     return checked
+
+
+def _now(path: str, text: str) -> str:
+    """The text that a file has now; ``text`` if it is gone or cannot be read any more."""
+    try:
+        return read_source(path)
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return text
 
 
 def _files_with_fixes(record: Record) -> list[str]:

@@ -3,6 +3,7 @@ page is in ``page``."""
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -211,7 +212,7 @@ def render_github(files: Iterable[Checked], out: TextIO, color: bool = False) ->
             span = finding_place.in_file(file.record["path"], finding, file.record)
             line, end = (span["line"], span["end_line"]) if span else (1, 1)
             kind = {"error": "error", "warning": "warning"}.get(finding["severity"], "notice")
-            where = f"file={_property(file.path)}"
+            where = f"file={_property(_in_repository(file.record['path']))}"
             if file.notebook is None:
                 where += f",line={line},endLine={end}"
             if file.notebook is None and span and end == line:
@@ -258,10 +259,23 @@ def render_sarif(files: Iterable[Checked], out: TextIO, color: bool = False) -> 
 
 def _reference(path: str) -> str:
     """A file as a URI reference, with characters such as a blank or ``#`` escaped."""
-    shown = relative(path)
-    if os.path.isabs(shown):
-        return Path(shown).as_uri()
-    return quote(os.fsencode(shown.replace(os.sep, "/")))
+    shown = _in_repository(path)
+    return Path(shown).as_uri() if os.path.isabs(shown) else quote(os.fsencode(shown))
+
+
+def _in_repository(path: str) -> str:
+    """A file as seen from the root of its repository, where GitHub looks for it; without one, from the current
+    folder."""
+    root = _repository(os.path.dirname(os.path.abspath(path)))
+    return relative(path, root or os.curdir).replace(os.sep, "/")
+
+
+@functools.lru_cache(maxsize=1024)
+def _repository(folder: str) -> str | None:
+    if os.path.exists(os.path.join(folder, ".git")):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder else _repository(parent)
 
 
 def _sarif_rule(code: str) -> Mapping[str, object]:

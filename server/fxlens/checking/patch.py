@@ -21,7 +21,7 @@ def of_file(path: str, before: str, after: str) -> bytes:
     """
     try:
         old, new = encoded(path, before, after)
-    except Changed:
+    except (Changed, FileNotFoundError):
         old, new = before.encode(), after.encode()
     name = _name(path)
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(old), _lines(new), name, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from .cache import Cache
 from .checker import Checked, Options, Surroundings, check_files
 
 _SECONDS = 0.3
+_REST = 4
+"""How much longer it waits than it takes to look at many files."""
 _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
 State = dict[str, tuple[int, int]]
 
@@ -26,6 +29,7 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
     known: set[str] = set()
+    took = 0.0
     try:
         while True:
             paths = files()
@@ -39,11 +43,14 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
             before.update(_state(new))
             known = read
             yield results
-            # A file that was not known to be read may have been saved in the meantime.
-            changed = {path for path in new if changed_since(path, began)}
+            # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
+            # that do not exist, too.
+            changed = {path for path in new & before.keys() if changed_since(path, began)}
             while not changed:
-                await asyncio.sleep(_SECONDS)
+                await asyncio.sleep(max(_SECONDS, _REST * took))
+                start = time.perf_counter()
                 now = _state([*files(), *watched])
+                took = time.perf_counter() - start
                 changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
             around.changed(changed)
     finally:
@@ -53,7 +60,12 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
 
 def _beside(paths: Iterable[str]) -> Iterable[str]:
     """Configurations and recorded examples that may belong to the files, existing or not."""
-    folders = {os.getcwd(), *(os.path.dirname(os.path.abspath(path)) for path in paths)}
+    folders = {os.getcwd()}
+    for path in paths:
+        at = os.path.dirname(os.path.abspath(path))
+        while at not in folders:
+            folders.add(at)
+            at = os.path.dirname(at)
     return [os.path.join(folder, name) for folder in folders for name in _BESIDE]
 
 

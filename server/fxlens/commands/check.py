@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 import time
@@ -180,9 +181,14 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     elif not arguments.output:
         out = exact(sys.stdout)
         _write(told(out), out, arguments, _color(arguments))
-    else:
+    elif arguments.format == "text":
         with open(arguments.output, "w", encoding="utf-8") as file:
             _write(told(file), file, arguments, arguments.color == "always")
+    else:  # the old report stays if this one is interrupted
+        whole = io.StringIO()
+        _write(told(whole), whole, arguments, False)
+        with open(arguments.output, "w", encoding="utf-8") as file:
+            file.write(whole.getvalue())
     if assumed and arguments.fix and not arguments.unsafe_fixes:
         problems = f"{assumed} problem{'' if assumed == 1 else 's'}"
         print(

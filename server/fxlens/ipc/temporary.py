@@ -81,8 +81,7 @@ def prepare(folder: str) -> None:
 
 def renew() -> None:
     """Creates the folder of this process again, if it was removed while the process waited for its job."""
-    folder = os.environ.get("TMPDIR", "")
-    if PREFIX in folder:
+    if folder := of_process():
         prepare(folder)
 
 
@@ -93,6 +92,12 @@ def enter(folder: str) -> None:
     os.environ["TMPDIR"] = folder
     if "tempfile" in sys.modules:
         tempfile.tempdir = None  # forget the cached folder
+
+
+def of_process() -> str:
+    """The folder that this process has entered; empty if it has none."""
+    folder = os.environ.get("TMPDIR", "")
+    return folder if PREFIX in folder else ""
 
 
 def remove(folder: str, seconds: float = 60.0) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "FOREIGN",
     "LONG",
     "MOST_BYTES",
+    "MOST_BYTES_OF_NOTEBOOK",
     "READ_AT_ONCE",
     "Changed",
     "began_now",
@@ -34,6 +35,8 @@ __all__ = [
 
 MOST_BYTES = 10 << 20
 """Of a source file: larger ones are generated code or data."""
+MOST_BYTES_OF_NOTEBOOK = 200 << 20
+"""With the pictures that its cells have shown."""
 LONG = 150_000
 """Characters above which the server does not parse a text in the event loop: it takes most of a second on a busy
 machine. The jobs that run a file have no such limit."""
@@ -86,13 +89,14 @@ def read_text(path: str, errors: str = "strict") -> str | None:
 
 
 def read_source(path: str) -> str:
-    """The text as Python would decode it: byte-order mark and coding comment honoured, line ends kept.
+    """The text as Python would decode it, or that of a notebook: byte-order mark and coding comment honoured, line ends
+    kept.
 
     Raises:
         OSError: as `read_bytes`.
         SyntaxError, UnicodeDecodeError: the encoding is unknown, or the bytes are not in it.
     """
-    return _decoded(read_bytes(path))[0]
+    return _decoded(read_bytes(path, MOST_BYTES_OF_NOTEBOOK if path.endswith(".ipynb") else MOST_BYTES))[0]
 
 
 def began_now(coarse: int = _COARSE) -> int:
@@ -127,10 +131,11 @@ def write_source(path: str, before: str, text: str) -> None:
     if not os.access(path, os.W_OK):  # only its folder's permissions protect it from replacement
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     state = os.stat(path)
-    if state.st_nlink > 1:
+    made = None if state.st_nlink > 1 else _beside(path)
+    if made is None:
         _overwrite(path, before, data)
         return
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".fxlens-")
+    handle, temporary = made
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -139,14 +144,32 @@ def write_source(path: str, before: str, text: str) -> None:
             kept = _take_over(handle, path, state)
         if kept:
             _expect(path, before)
-            os.replace(temporary, path)
-        else:
+        if not kept or not _replaced(temporary, path):
             os.unlink(temporary)
             _overwrite(path, before, data)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _beside(path: str) -> tuple[int, str] | None:
+    """A new file in the same folder; None where nobody may create one there."""
+    try:
+        return tempfile.mkstemp(dir=os.path.dirname(path), prefix=".fxlens-")
+    except PermissionError:
+        return None
+
+
+def _replaced(made: str, path: str) -> bool:
+    """Puts a file in the place of another; False if that is a mount point."""
+    try:
+        os.replace(made, path)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return False
+        raise
+    return True
 
 
 def write_after(path: str, before: bytes | None, data: bytes) -> None:
@@ -238,7 +261,10 @@ def encoded(path: str, before: str, text: str) -> tuple[bytes, bytes]:
         UnicodeEncodeError: its encoding cannot express the new text.
     """
     data = read_bytes(path)
-    now, encoding = _decoded(data)
+    try:
+        now, encoding = _decoded(data)
+    except (SyntaxError, UnicodeDecodeError):
+        raise Changed(path) from None  # `before` was read
     if now != before:
         raise Changed(path)
     try:

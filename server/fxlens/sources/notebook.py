@@ -101,18 +101,20 @@ class Notebook:
     @classmethod
     def read(cls, source: str, name: str = "") -> Notebook:
         """From the file's JSON.  Raises ValueError if it is not a notebook."""
+        if not source.strip():
+            return cls("", "", (), (), name=name)  # as editors open a new one
         try:
             data = json.loads(source)
         except RecursionError:
             raise ValueError("its JSON is nested too deeply") from None
-        if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
+        if not isinstance(data, dict) or not isinstance(cells := _cells(data), list):
             raise ValueError("it has no cells")
         if _language(data) not in ("python", ""):
             return cls("", "", (), (), name=name)
         found = []
-        for number, cell in enumerate(data["cells"], 1):
+        for number, cell in enumerate(cells, 1):
             if isinstance(cell, dict) and cell.get("cell_type") == "code" and _cell_language(cell) in ("python", ""):
-                content = cell.get("source") or ""
+                content = cell.get("source") or cell.get("input") or ""
                 found.append((number, "".join(map(str, content)) if isinstance(content, list) else str(content)))
         return cls.joined(found, name=name)
 
@@ -275,6 +277,14 @@ class Notebook:
             "findings": list(map(told, record["findings"])),
             "notes": [self.said(each) for each in record["notes"]],
         }
+
+
+def _cells(data: dict[str, Any]) -> Any:
+    """Before version 4 of the format, they are in worksheets."""
+    sheets = data.get("worksheets")
+    if "cells" in data or not isinstance(sheets, list):
+        return data.get("cells")
+    return [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or ()]
 
 
 def _language(data: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
 from fxlens.ipc.protocol import Data, Json
 
-from . import compiler, huge_pages, isolation, process
+from . import compiler, huge_pages, isolation, made_folders, process
 
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
@@ -289,7 +289,9 @@ class Zygote:
 
     def remove_folder(self, pid: int) -> None:
         # A folder that takes longer is removed with the parent folder; otherwise the next job would wait.
-        temporary.remove(self.folders.pop(pid, ""), _CLEARING_SECONDS)
+        if folder := self.folders.pop(pid, ""):
+            made_folders.remove_those_of(folder)
+            temporary.remove(folder, _CLEARING_SECONDS)
 
 
 def _keep(request: Json) -> Data:

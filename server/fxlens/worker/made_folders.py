@@ -1,32 +1,89 @@
-"""Removes folders that a script creates at its start, so that checking a repository leaves nothing in it."""
+"""Removes folders that a script creates at its start, so that checking a repository leaves nothing in it.
+
+They are noted in the folder of the job, too: if an edit cancels the job, the zygote removes them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fxlens.ipc import temporary
+from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_within
+
+_NAME = ".made-folders"
+_MOST = 1 << 16  # bytes of the notes of a job
+_left: dict[str, list[str]] = {}
+"""Folders of ended jobs that are not removed yet, by the folder that they are in."""
 
 
 @contextlib.contextmanager
 def taken_away(folder: str) -> Iterator[None]:
-    """Remove folders that were created in ``folder`` meanwhile and are empty at the end."""
+    """Remove folders that were created in ``folder`` meanwhile and are empty at the end, unless another program may be
+    using them."""
     made: list[str] = []
     mkdir = os.mkdir
+    notes = temporary.of_process()
 
     def noted(path: Any, *args: Any, **kwargs: Any) -> None:
         mkdir(path, *args, **kwargs)
-        if kwargs.get("dir_fd") is None:
-            made.append(os.path.abspath(os.fsdecode(path)))
+        if kwargs.get("dir_fd") is None and is_within(full := os.path.abspath(os.fsdecode(path)), [folder]):
+            made.append(full)
+            with contextlib.suppress(OSError), open(os.path.join(notes, _NAME), "ab") as file:
+                file.write(b"".join(os.fsencode(each) + b"\0" for each in (folder, full)))
 
     os.mkdir = noted
     try:
         yield
     finally:
         os.mkdir = mkdir
-        for path in reversed(made):
-            if is_within(path, [folder]):
-                with contextlib.suppress(OSError):
-                    os.rmdir(path)
+        _remove(made, folder)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(notes, _NAME))
+
+
+def remove_those_of(job: str) -> None:
+    """Removes what a job has noted in its folder, if it was ended before it could, and what another job had a folder
+    in before."""
+    with contextlib.suppress(OSError):
+        parts = read_bytes(os.path.join(job, _NAME), _MOST).split(b"\0")
+        for within, path in zip(parts[::2], parts[1::2], strict=False):
+            _left.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
+    for folder, made in [*_left.items()]:
+        _remove(made, folder)
+        _left[folder] = [path for path in made if os.path.isdir(path)]
+        if not _left[folder]:
+            del _left[folder]
+
+
+def _remove(made: Iterable[str], folder: str) -> None:
+    made = [path for path in made if is_within(path, [folder])]
+    if not made or _others_run_in(folder):
+        return
+    for path in reversed(made):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+
+
+def _others_run_in(folder: str) -> bool:
+    """Whether a Python program that is none of ours runs in this folder, or a folder below it. If it has asked for the
+    same folder in the meantime, as ``os.makedirs("checkpoints", exist_ok=True)`` does, it relies on it."""
+    try:
+        processes = {each for each in os.listdir("/proc") if each.isdigit()} - {str(os.getpid())}
+    except OSError:
+        return True  # unknown
+    for each in processes:
+        with contextlib.suppress(OSError):
+            if not is_within(os.readlink(f"/proc/{each}/cwd"), [os.path.realpath(folder)]):
+                continue
+            with open(f"/proc/{each}/cmdline", "rb") as file:
+                command = file.read(_MOST)
+            if (
+                b"python" in os.path.basename(os.fsencode(os.readlink(f"/proc/{each}/exe")))
+                and b"fxlens" not in command
+            ):
+                return True
+    return False

@@ -1,0 +1,92 @@
+"""Folders that a script makes where it begins are gone once it is executed, unless somebody relies on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fxlens.ipc import temporary
+from fxlens.worker import made_folders
+from lsp_client import Client
+
+SCRIPT = """import os, time
+import torch
+from torch import nn
+
+os.makedirs("runs/{name}", exist_ok=True)
+time.sleep({seconds})
+
+
+# fxlens: Net() <- torch.randn(2)
+class Net(nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the job that this process is, and a workspace as the current folder."""
+    folder = tmp_path / f"{temporary.PREFIX}0" / "1"
+    folder.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_empty_ones_are_removed_and_others_stay(job: Path):
+    with made_folders.taken_away(os.getcwd()):
+        os.makedirs("runs/a", exist_ok=True)
+        os.makedirs("logs")
+        os.makedirs("../beside")
+        Path("logs", "text").touch()
+    assert sorted(os.listdir()) == ["logs"] and os.path.isdir("../beside") and not os.listdir(job)
+
+
+def test_they_stay_while_another_program_runs_there(job: Path):
+    with made_folders.taken_away(os.getcwd()):
+        os.mkdir("checkpoints")
+        training = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert os.listdir() == ["checkpoints"]
+    finally:
+        training.communicate(b"\n")
+
+
+def test_those_of_a_job_that_was_ended_are_removed_by_its_notes(job: Path):
+    with made_folders.taken_away(os.getcwd()):
+        os.makedirs("runs/a")
+        kept = (job / ".made-folders").read_bytes()
+        os.makedirs("runs/b")  # of the next job
+    os.makedirs("runs/a")
+    os.makedirs("runs/b")
+    (job / ".made-folders").write_bytes(kept + os.fsencode(os.getcwd()) + b"\0" + b"/elsewhere\0cut")
+    made_folders.remove_those_of(str(job))
+    assert os.listdir("runs") == ["b"]
+    os.rmdir("runs/b")
+    made_folders.remove_those_of("/no/such/job")
+    assert os.listdir() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere jobs are not forked")
+def test_edits_that_cancel_traces_leave_nothing(client: Client, workspace: Path):
+    path = workspace / "train.py"
+    texts = [SCRIPT.format(name=number, seconds=60) for number in range(3)] + [SCRIPT.format(name=3, seconds=0.1)]
+    path.write_text(texts[0])
+    uri = client.open(path)
+    for number, text in enumerate(texts[1:]):
+        deadline = time.monotonic() + 60
+        while not (client.root / "runs" / str(number)).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        version = client.change(uri, text)
+    assert client.diagnostics(uri, version) == []
+    deadline = time.monotonic() + 30
+    while (client.root / "runs").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
