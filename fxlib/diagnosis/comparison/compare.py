@@ -32,6 +32,7 @@ from fxlib.diagnosis.engine.findings import Findings
 from fxlib.diagnosis.engine.place import Place, place_of
 from fxlib.diagnosis.engine.reach import reachable, reached
 from fxlib.diagnosis.engine.snapshot import Snapshot
+from fxlib.diagnosis.fixes.example import with_concrete
 from fxlib.diagnosis.report import Finding
 from fxlib.ir import span as spans
 from fxlib.ir.modules import copy_of
@@ -90,15 +91,10 @@ def compare(
     else:
         given = (example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)), {}
     concrete = dict(concrete_args or {})
-    given = given[0], {**{name: each for name, each in concrete.items() if not _is_open(each)}, **given[1]}
+    given = with_concrete(root, given, concrete)
     tracing = Tracing(concrete, frozenset(leaf_modules), tracer)
     make = copies(root, calls_of(given, given), tracing)
     return parting(make, make, tracing)[1]
-
-
-def _is_open(value: Any) -> bool:
-    """Whether a concrete argument stays an input (`PH`)."""
-    return hasattr(value, "__torch_function__")
 
 
 def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Make:

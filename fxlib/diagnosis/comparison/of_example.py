@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.comparison.compare import CannotCopy, copies, parting
 from fxlib.diagnosis.comparison.sides import Given, Made, Tracing, calls_of
-from fxlib.diagnosis.fixes.example import Example, Lacking
+from fxlib.diagnosis.fixes.example import Example, Lacking, with_concrete
 from fxlib.diagnosis.report import Finding
 from fxlib.ir.strict import STRICT
 
@@ -87,8 +87,7 @@ class Comparing:
         assert first is not None and other is not None
         concrete = first[1].pop("concrete_args", None) or {}
         other[1].pop("concrete_args", None)
-        fixed = {name: each for name, each in concrete.items() if not hasattr(each, "__torch_function__")}
-        calls = calls_of(*((args, {**fixed, **kwargs}) for args, kwargs in (first, other)))
+        calls = calls_of(with_concrete(model, first, concrete), with_concrete(model, other, concrete))
         return model, calls, replace(self.tracing, concrete=concrete)
 
     def _is_large(self, model: nn.Module) -> bool:

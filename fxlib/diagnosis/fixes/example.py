@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -138,17 +138,19 @@ class Example:
         if like is None:
             self._small = self._trial = None
         if like is None and self.assumed:
-            self._small = self._small_enough(model, *self._given(namespace, 0, concrete))
+            self._small = self._small_enough(model, *self._given(model, namespace, 0, concrete))
         outcomes: list[Outcome] = []
         most = None if like is None else len(like)
         end = time.thread_time() + self.seconds * (1 if like is None else _PATIENCE)
         mode = model.training
         if like is None:
-            self._resize = self._another_size(model, *self._given(namespace, 0, concrete))
-            self.differentiable = not self._slow and self._has_gradients(model, *self._given(namespace, 0, concrete))
+            self._resize = self._another_size(model, *self._given(model, namespace, 0, concrete))
+            self.differentiable = not self._slow and self._has_gradients(
+                model, *self._given(model, namespace, 0, concrete)
+            )
             take_weights(model, weights)  # the trials share its parameters
         least = 2 if self._resize is None else 4 if self._smaller else 3
-        named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
+        named = variants(lambda seed: self._given(model, namespace, seed, concrete), self._resize, self._smaller)
         for index, ((name, args, kwargs), training) in enumerate(self._calls(named)):
             if len(outcomes) == most or (len(outcomes) >= least and time.thread_time() > end):
                 break
@@ -195,7 +197,7 @@ class Example:
         ways: list[list[Outcome]] = []
         for switch.way in range(count + 1):
             ways.append([])
-            named = variants(lambda seed: self._given(namespace, seed, concrete), self._resize, self._smaller)
+            named = variants(lambda seed: self._given(model, namespace, seed, concrete), self._resize, self._smaller)
             number = 4 if self.differentiable and self._resize else 2
             sized = itertools.takewhile(lambda call: call[0][0] != NEGATED, self._calls(named))
             for index, ((name, args, kwargs), training) in enumerate(itertools.islice(sized, int(self._smaller), None)):
@@ -267,13 +269,21 @@ class Example:
             found = another_size(args, kwargs, runs, False, slow)
         return found
 
-    def _given(self, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
+    def _given(self, model: torch.nn.Module, namespace: dict[str, Any], seed: int, concrete: dict[str, Any]) -> Given:
         given = self.arguments(namespace, seed)
         assert given is not None
-        args, kwargs = given
-        kwargs.pop("concrete_args", None)
-        kwargs = {**{k: v for k, v in concrete.items() if not hasattr(v, "__torch_function__")}, **kwargs}
-        return (args, kwargs) if self._small is None else self._small((args, kwargs))
+        given[1].pop("concrete_args", None)
+        given = with_concrete(model, given, concrete)
+        return given if self._small is None else self._small(given)
+
+
+def with_concrete(model: torch.nn.Module, given: Given, concrete: Mapping[str, Any]) -> Given:
+    """The arguments of an eager call with the concrete ones that it does not give itself, except open ones (`PH`)."""
+    args, kwargs = given
+    parameters = inspect.signature(model.forward).parameters.values()
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    fixed = {name: value for name, value in concrete.items() if not hasattr(value, "__torch_function__")}
+    return args, {**{name: each for name, each in fixed.items() if name not in named[: len(args)]}, **kwargs}
 
 
 def positional(model: torch.nn.Module, given: Given, concrete: dict[str, Any]) -> Any:

@@ -198,6 +198,33 @@ def test_a_concrete_argument_is_proven_with_the_argument_fixed(tmp_path):
     assert "keyword" in fix.note
 
 
+def test_a_bool_without_a_default_can_be_fixed_to_either_value(tmp_path):
+    text = (
+        HEAD + "\n\nclass Net(nn.Module):\n    def forward(self, x, double: bool):\n"
+        "        if double:\n            x = x * 2\n        return x\n"
+    )
+    checker = checker_for(tmp_path, text, None)
+    finding = next(f for f in checker.before.report.findings if f.code == "FX103")
+    fixes = [f for f in propose(finding) if f.id == "concrete-argument"]
+    assert [f.settings["concrete_args"] for f in fixes] == [{"double": True}, {"double": False}]
+    for fix in fixes:
+        verdict = checker.verify(fix, finding)
+        assert verdict.gone and verdict.traces and not fix.settled(verdict).preferred
+
+
+def test_an_example_may_give_a_concrete_argument_itself(tmp_path):
+    text = (
+        HEAD + "\n\n# fxlens: Net() <- torch.ones(3), True\nclass Net(nn.Module):\n"
+        "    def forward(self, x, double: bool):\n        if double:\n            x = x * 2\n        return x\n"
+    )
+    checker = checker_for(tmp_path, text, "torch.ones(3), True")
+    finding = next(f for f in checker.before.report.findings if f.code == "FX103")
+    first, second = (f for f in propose(finding) if f.id == "concrete-argument")
+    assert first.settled(checker.verify(first, finding)).preferred
+    other = second.settled(checker.verify(second, finding))
+    assert other is None or not other.preferred
+
+
 def test_a_leaf_module_is_written_to_pyproject(tmp_path):
     text = (
         HEAD + "\n\nclass Gate(nn.Module):\n    def forward(self, x):\n        for row in x:\n            self.f(row)\n"

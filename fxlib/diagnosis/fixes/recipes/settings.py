@@ -176,7 +176,7 @@ def _concrete(site: Site, name: str, value: str, owner: ast.ClassDef) -> Draft:
 
 def _arguments(site: Site) -> list[tuple[str, str, ast.ClassDef]]:
     """The arguments of forward that may decide a branch, those with the default None first, each with its default as
-    text, and the class."""
+    text, and the class. A bool without a default is given twice."""
     owner = site.source.class_of(site.node)
     function = site.function
     if owner is None or function is None or function.name != "forward":
@@ -189,11 +189,16 @@ def _arguments(site: Site) -> list[tuple[str, str, ast.ClassDef]]:
         zip([a.arg for a in positional][len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
     )
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
-    condition: ast.AST = site.node
-    names = dict.fromkeys(n.id for n in ast.walk(condition) if isinstance(n, ast.Name) and n.id in defaults)
-    found = [(name, default) for name in names if isinstance(default := defaults[name], ast.Constant)]
+    names = dict.fromkeys(n.id for n in ast.walk(site.node) if isinstance(n, ast.Name))
+    found = [(name, default) for name in names if isinstance(default := defaults.get(name), ast.Constant)]
     found.sort(key=lambda each: each[1].value is not None)
-    return [
+    bools = {
+        each.arg
+        for each in [*positional, *arguments.kwonlyargs]
+        if isinstance(each.annotation, ast.Name) and each.annotation.id == "bool"
+    }
+    open_ones = [name for name in names if name in bools and name not in defaults]
+    return [(name, value, owner) for name in open_ones for value in ("True", "False")] + [
         (name, site.text(default), owner)
         for name, default in found
         if default.value is None or isinstance(default.value, bool | int | str)
