@@ -48,6 +48,14 @@ def test_empty_ones_are_removed_and_others_stay(job: Path):
     assert sorted(os.listdir()) == ["logs"] and os.path.isdir("../beside") and not os.listdir(job)
 
 
+def test_a_process_without_a_folder_of_its_own_notes_nothing(job: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("TMPDIR")
+    with made_folders.taken_away(os.getcwd()):
+        os.mkdir("runs")
+        assert os.listdir() == ["runs"]
+    assert os.listdir() == [] and os.path.exists(os.devnull)
+
+
 def test_they_stay_while_another_program_runs_there(job: Path):
     with made_folders.taken_away(os.getcwd()):
         os.mkdir("checkpoints")

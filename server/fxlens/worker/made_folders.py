@@ -26,13 +26,14 @@ def taken_away(folder: str) -> Iterator[None]:
     using them."""
     made: list[str] = []
     mkdir = os.mkdir
-    notes = temporary.of_process()
+    own = temporary.of_process()
+    notes = os.path.join(own, _NAME) if own else os.devnull
 
     def noted(path: Any, *args: Any, **kwargs: Any) -> None:
         mkdir(path, *args, **kwargs)
         if kwargs.get("dir_fd") is None and is_within(full := os.path.abspath(os.fsdecode(path)), [folder]):
             made.append(full)
-            with contextlib.suppress(OSError), open(os.path.join(notes, _NAME), "ab") as file:
+            with contextlib.suppress(OSError), open(notes, "ab") as file:
                 file.write(b"".join(os.fsencode(each) + b"\0" for each in (folder, full)))
 
     os.mkdir = noted
@@ -41,8 +42,9 @@ def taken_away(folder: str) -> Iterator[None]:
     finally:
         os.mkdir = mkdir
         _remove(made, folder)
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(notes, _NAME))
+        if own:
+            with contextlib.suppress(OSError):
+                os.unlink(notes)
 
 
 def remove_those_of(job: str) -> None:
