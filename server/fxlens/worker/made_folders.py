@@ -16,6 +16,7 @@ from fxlens.sources.paths import is_within
 
 _NAME = ".made-folders"
 _MOST = 1 << 16  # bytes of the notes of a job
+_open = open  # user code may replace it
 _left: dict[str, list[str]] = {}
 """Folders of ended jobs that are not removed yet, by the folder that they are in."""
 
@@ -33,7 +34,7 @@ def taken_away(folder: str) -> Iterator[None]:
         mkdir(path, *args, **kwargs)
         if kwargs.get("dir_fd") is None and is_within(full := os.path.abspath(os.fsdecode(path)), [folder]):
             made.append(full)
-            with contextlib.suppress(OSError), open(notes, "ab") as file:
+            with contextlib.suppress(OSError), _open(notes, "ab") as file:
                 file.write(b"".join(os.fsencode(each) + b"\0" for each in (folder, full)))
 
     os.mkdir = noted
