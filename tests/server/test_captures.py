@@ -378,3 +378,23 @@ def test_a_project_that_exports_only_is_not_troubled_by_the_others(tmp_path: Pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     found = {line.split("title=")[1].split("::")[0]: line.split()[0] for line in done.stdout.splitlines()}
     assert found["FX101"] == "::error" and found["FX205"] == "::notice"
+
+
+COMPILED = """import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Compiled(nn.Module):
+    @torch.compile
+    def forward(self, x):
+        return F.gelu(x)
+"""
+
+
+def test_a_compiled_forward_is_named_and_so_is_what_captures_were_not_run_on(tmp_path: Path):
+    (tmp_path / "model.py").write_text(COMPILED)
+    command = warm_fxlens("check", "--no-cache", "--quick", "--captures", "fx,export", "model.py")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert "model.py:6:1: error FX190 `forward` is compiled by torch.compile, and torch.fx refuses" in done.stdout
+    assert "captures other than fx were not run on Compiled, since no example inputs are known" in done.stderr

@@ -97,6 +97,14 @@ def test_the_comment_of_a_line_may_stand_behind_that_of_a_linter():
     first, second = targets.comments(text)
     assert text.splitlines()[0].encode()[first.column : first.end_column] == b"# fxlens: ignore[FX101]"
     assert second.body == "skip"
+    text = (
+        "class Net(nn.Module):  # noqa: N801  # fxlens: Net(6) <- torch.randn(2, 6)  # pylint: disable=all\n    pass\n"
+    )
+    (comment,) = targets.comments(text)
+    assert text[comment.column :].startswith("# fxlens: Net(6)")
+    assert targets.split_comment(comment.body) == ("Net(6)", "torch.randn(2, 6)")
+    for body in ('Net(3) <- {"#": torch.ones(3)}["#"]', "<- torch.ones(3)", "Net(3)"):
+        assert targets.split_comment(f"{body}  # noqa: E501") == targets.split_comment(body)
     told = "# Write `# fxlens: Net(3)` above it, # fxlens: Net(4)\nclass Net(nn.Module): ...\n"
     assert not targets.comments(told)
 

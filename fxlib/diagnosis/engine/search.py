@@ -223,6 +223,9 @@ class Search:
                 "but here it finds the function of a decorator instead of `forward`"
             )
             detail = "Decorate a method that forward calls instead, or do the decorator's work in forward"
+        if "dynamo-optimized" in text_of(error):
+            message = "`forward` is compiled by torch.compile, and torch.fx refuses to trace what is compiled"
+            detail = "Compile the model where it is used, instead of decorating `forward`"
         run.add("FX190", self.root_class(), message, error=error, detail=detail)
 
     def _due_to_guess(self, place: Place, error: BaseException) -> bool:

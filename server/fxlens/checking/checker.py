@@ -381,7 +381,9 @@ async def _record(
             record = with_compared(record, await compare.run(pool, request, record, quiet))
         if captures:
             found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
-            record = with_note(with_captures(record, found), not_asked)
+            record = with_note(
+                with_note(with_captures(record, found), not_asked), _without_inputs(request.path, record)
+            )
             if options.verify:
                 more = await verify.run(pool, request, record, captures=True, without=quiet, every=options.every)
                 record = with_note(*more)
@@ -391,6 +393,17 @@ async def _record(
         if options.cache and not not_judged:
             options.cache.put(request, options.verify, record, began, *asked[1:])
     return record
+
+
+def _without_inputs(path: str, record: Record) -> str | None:
+    """Which models other captures could not be run on."""
+    names = [each["name"] for each in record["targets"] if each["construct"] and not each["inputs"]]
+    if not names:
+        return None
+    return (
+        f"{path}: captures other than fx were not run on {', '.join(names)}, since no example inputs are known; write "
+        f"them above the class: # fxlens: <- torch.randn(2, 3)"
+    )
 
 
 async def _fix(

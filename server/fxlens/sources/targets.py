@@ -7,6 +7,7 @@ checks whether a class is an ``nn.Module``, and whether a candidate can be evalu
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import io
 import itertools
@@ -41,7 +42,10 @@ __all__ = [
 
 COMMENT = re.compile(r"#\s*fxlens:\s*(?P<body>\S.*)")
 _BEHIND = re.compile(r"\s#\s*fxlens:\s*(?P<body>ignore\b.*|skip\s*$)")
-"""What may stand behind another comment, as that of a linter; there, anything else may be text about FX Lens."""
+"""What may stand behind another comment; there, anything else may be text about FX Lens."""
+_BEHIND_A_TOOLS = re.compile(
+    r"#\s*(?:(?:noqa|nosec)\b|(?:fmt|isort|mypy|pylint|pyright|ruff|type|yapf|pragma):).*?\s#\s*fxlens:\s*(?P<body>\S.*)"
+)
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}]|<-""")
@@ -244,8 +248,9 @@ def _tokenised(text: str) -> tuple[Comment, ...] | None:
         for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
             if token.type != tokenize.COMMENT:
                 continue
-            if match := COMMENT.match(token.string) or _BEHIND.search(token.string):
-                start = token.start[1] + token.string.index("#", match.start())
+            said = token.string
+            if match := COMMENT.match(said) or _BEHIND_A_TOOLS.match(said) or _BEHIND.search(said):
+                start = token.start[1] + said.rindex("#", 0, match.start("body"))
                 column = len(token.line[:start].encode())
                 end = len(token.line[: token.end[1]].encode())
                 found.append(Comment(token.start[0], column, end, match["body"].rstrip()))
@@ -273,7 +278,9 @@ def ignored(text: str) -> Mapping[int, frozenset[str]]:
 
 
 def split_comment(body: str) -> tuple[str, str | None]:
-    """``"Net(10) <- torch.randn(1, 3)"`` as construction and inputs. Raises ValueError if neither half is Python."""
+    """``"Net(10) <- torch.randn(1, 3)"`` as construction and inputs; a comment behind them is left out. Raises
+    ValueError if neither half is Python."""
+    body = _without_comment(body)
     for at in itertools.islice(_arrows(body), _MOST_ARROWS):
         left, right = body[:at].strip(), body[at + 2 :].strip()
         if (not left or _is_expression(left)) and _is_expression(f"f({right})"):
@@ -281,6 +288,14 @@ def split_comment(body: str) -> tuple[str, str | None]:
     if not _is_expression(body):
         raise ValueError(f"not a Python expression: {body}")
     return body, None
+
+
+def _without_comment(body: str) -> str:
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(body).readline):
+            if token.type == tokenize.COMMENT:
+                return body[: token.start[1]].rstrip()
+    return body
 
 
 def _arrows(body: str) -> Iterator[int]:
