@@ -76,9 +76,7 @@ def test_those_of_a_job_that_was_ended_are_removed_by_its_notes(job: Path):
     (job / ".made-folders").write_bytes(kept + os.fsencode(os.getcwd()) + b"\0" + b"/elsewhere\0cut")
     made_folders.remove_those_of(str(job))
     assert os.listdir("runs") == ["b"]
-    os.rmdir("runs/b")
     made_folders.remove_those_of("/no/such/job")
-    assert os.listdir() == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere jobs are not forked")
@@ -95,6 +93,6 @@ def test_edits_that_cancel_traces_leave_nothing(client: Client, workspace: Path)
         version = client.change(uri, text)
     assert client.diagnostics(uri, version) == []
     deadline = time.monotonic() + 30
-    while (client.root / "runs").exists():
+    while [*(client.root / "runs").glob("*")]:
         assert time.monotonic() < deadline
         time.sleep(0.1)

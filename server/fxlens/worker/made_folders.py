@@ -17,8 +17,6 @@ from fxlens.sources.paths import is_within
 _NAME = ".made-folders"
 _MOST = 1 << 16  # bytes of the notes of a job
 _open = open  # user code may replace it
-_left: dict[str, list[str]] = {}
-"""Folders of ended jobs that are not removed yet, by the folder that they are in."""
 
 
 @contextlib.contextmanager
@@ -49,17 +47,15 @@ def taken_away(folder: str) -> Iterator[None]:
 
 
 def remove_those_of(job: str) -> None:
-    """Removes what a job has noted in its folder, if it was ended before it could, and what another job had a folder
-    in before."""
+    """Removes what a job has noted in its folder, if it was ended before it could. What another job has made folders
+    in meanwhile stays."""
     with contextlib.suppress(OSError):
         parts = read_bytes(os.path.join(job, _NAME), _MOST).split(b"\0")
+        by_folder: dict[str, list[str]] = {}
         for within, path in zip(parts[::2], parts[1::2], strict=False):
-            _left.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
-    for folder, made in [*_left.items()]:
-        _remove(made, folder)
-        _left[folder] = [path for path in made if os.path.isdir(path)]
-        if not _left[folder]:
-            del _left[folder]
+            by_folder.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
+        for folder, made in by_folder.items():
+            _remove(made, folder)
 
 
 def _remove(made: Iterable[str], folder: str) -> None:
