@@ -139,7 +139,9 @@ class _Another:
         if isinstance(value, uuid.UUID):
             return uuid.UUID(int=~value.int % (1 << 128))
         if isinstance(value, datetime.date):
-            return value - datetime.timedelta(days=self.step, seconds=1)
+            # Each part differs, also from that of another step a moment later.
+            each = self.step
+            return value + datetime.timedelta(days=50 * each, hours=each, minutes=each, seconds=each)
         if isinstance(value, FrameType):
             return _normal_frame()
         return (lambda thing: self(id(thing))) if value is id else value

@@ -5,6 +5,7 @@ torch.fx traces each of these models without an error, and the traced module com
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 
@@ -13,6 +14,7 @@ import torch
 import torch.fx
 
 import fxlib
+from fxlib.diagnosis.detectors.moments import _Another
 
 from .snippets import diagnose, load
 
@@ -149,6 +151,15 @@ def test_state_outside_of_modules(body, where, tmp_path):
     text = _net(body)
     report = diagnose(text, tmp_path)
     assert [(each.code, _at(text, each)) for each in report.findings] == [("FX208", where)]
+
+
+def test_another_moment_differs_in_each_part_from_two_that_are_near():
+    start = datetime.datetime(2027, 2, 28, 23, 59, 59)
+    for late in range(0, 3600, 7):
+        now = start + datetime.timedelta(seconds=late)
+        near = [start, _Another(1.0, 8)(now), _Another(1.0, -8)(now + datetime.timedelta(seconds=1))]
+        for part in ("year", "month", "hour", "minute", "second"):
+            assert len({getattr(each, part) for each in near}) > 1, (part, near)
 
 
 @pytest.mark.parametrize(("body",), MOMENTS.values(), ids=MOMENTS)
