@@ -66,6 +66,19 @@ def test_they_stay_while_another_program_runs_there(job: Path):
         training.communicate(b"\n")
 
 
+def test_what_a_process_of_ours_has_started_is_no_other_program(job: Path):
+    """Such as a tracker of shared memory, or torch's compile workers."""
+    starts = "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()']))"
+    ours = subprocess.Popen([sys.executable, "-uc", starts, "fxlens"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert ours.stdout is not None and ours.stdout.readline() == b"1\n"
+        with made_folders.taken_away(os.getcwd()):
+            os.mkdir("runs")
+        assert os.listdir() == []
+    finally:
+        ours.communicate(b"\n")
+
+
 def test_those_of_a_job_that_was_ended_are_removed_by_its_notes(job: Path):
     with made_folders.taken_away(os.getcwd()):
         os.makedirs("runs/a")

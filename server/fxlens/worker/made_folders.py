@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from fxlens.sources.paths import is_within
 
 _NAME = ".made-folders"
 _MOST = 1 << 16  # bytes of the notes of a job
+_OURS = re.compile(rb"(?:^|[\0/])fxlens(?:\0|/worker/|$)|fxlens\.index")
+"""In the command lines of our processes."""
 _open = open  # user code may replace it
 
 
@@ -78,11 +81,19 @@ def _others_run_in(folder: str) -> bool:
         with contextlib.suppress(OSError):
             if not is_within(os.readlink(f"/proc/{each}/cwd"), [os.path.realpath(folder)]):
                 continue
-            with open(f"/proc/{each}/cmdline", "rb") as file:
-                command = file.read(_MOST)
-            if (
-                b"python" in os.path.basename(os.fsencode(os.readlink(f"/proc/{each}/exe")))
-                and b"fxlens" not in command
-            ):
+            if "python" in os.path.basename(os.readlink(f"/proc/{each}/exe")) and not _is_ours(int(each)):
                 return True
+    return False
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether this is a process of FX Lens, or one that such a process has started, except programs that are
+    recorded."""
+    while pid > 1:
+        with _open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read(_MOST)
+        if _OURS.search(command):
+            return b"\0record\0" not in command
+        with _open(f"/proc/{pid}/stat", "rb") as file:
+            pid = int(file.read().rpartition(b")")[2].split()[1])
     return False
