@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import socket
@@ -19,27 +20,23 @@ def huge() -> int:
 
 def test_what_is_in_memory_stays_as_it_is():
     held = [random.Random(number).randbytes(1 << 16) for number in range(600)]
-    before, taken = huge(), [huge_pages.collapse(*part) for part in huge_pages.parts()]
-    assert taken
-    if any(taken):  # Linux 6.1 or later
+    before = huge()
+    if huge_pages.use():  # Linux 6.1 or later
         assert huge() > before
     assert held == [random.Random(number).randbytes(1 << 16) for number in range(600)]
 
 
-def test_a_zygote_does_so_once_after_many_forks_when_no_command_waits(monkeypatch: pytest.MonkeyPatch):
-    done: list[tuple[int, int]] = []
-    monkeypatch.setattr(huge_pages, "parts", lambda: iter([(1, 2), (3, 4)]))
-    monkeypatch.setattr(huge_pages, "collapse", lambda *part: done.append(part))
+def test_a_zygote_does_so_once_before_it_forks_what_lives_long(monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+    monkeypatch.setattr(huge_pages, "use", lambda: done.append("huge"))
+    monkeypatch.setattr(forking.compiler, "imported", lambda: None)
+    for name in ("fork_job", "fork_branch", "fork_keeper"):
+        monkeypatch.setattr(forking.Zygote, name, lambda self, *given, name=name: done.append(name))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         zygote = forking.Zygote(ours)
-        assert zygote.patience() is None
-        zygote.forks = 16
-        assert zygote.patience() == 1000
-        waits = []
-        for _ in range(3):
-            zygote.use_huge_pages()
-            waits.append(zygote.patience())
-        assert done == [(1, 2), (3, 4)] and waits == [0, 0, None]
-        zygote.forks += 16
-        assert zygote.patience() is None
+        for command in ("run", "keep", "branch", "compiler", "keep"):
+            message = {"do": command, "job": 1, "warm": False, "folder": "/no/such", "modules": []}
+            theirs.send(json.dumps(message).encode())
+            assert zygote.command()
+    assert done == ["fork_job", "huge", "fork_keeper", "fork_branch", "huge", "fork_keeper"]

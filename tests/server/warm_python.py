@@ -188,13 +188,6 @@ def main(kind: str, listener: socket.socket, packages: list[str]) -> None:
     zygote.main([arguments[1], ",".join(map(str, descriptors)), *arguments[3:]])
 
 
-def in_huge_pages() -> None:
-    from fxlens.worker import huge_pages
-
-    for part in huge_pages.parts():
-        huge_pages.collapse(*part)
-
-
 def imported(python: Path) -> tuple[Callable[[], int], Callable[[str, list[str], str], None]]:
     """The command, and the index, which it starts with that interpreter.  All that they may import is, but for what
     runs elsewhere."""
@@ -203,12 +196,13 @@ def imported(python: Path) -> tuple[Callable[[], int], Callable[[str, list[str],
     from fxlens.index import service
     from fxlens.ipc import temporary
     from fxlens.mcp import tools  # noqa: F401
+    from fxlens.worker import huge_pages
 
     for each in pkgutil.iter_modules(commands.__path__, "fxlens.commands."):
         importlib.import_module(each.name)
     gc.collect()
     gc.freeze()
-    in_huge_pages()
+    huge_pages.use()
 
     index_client.sys = SimpleNamespace(executable=str(python))
 
@@ -226,7 +220,7 @@ def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[
     zygote.load_package("fxlens", packages[0])
     finder = zygote._Located("fxlib", packages[1])
     sys.meta_path.insert(0, finder)
-    from fxlens.worker import bytecode, forking, guardian, network, process  # noqa: F401
+    from fxlens.worker import bytecode, forking, guardian, huge_pages, network, process  # noqa: F401
 
     put_off = [network.turn_off, bytecode.keep_elsewhere]
     network.turn_off = bytecode.keep_elsewhere = lambda: None
@@ -235,7 +229,7 @@ def preloaded(zygote: ModuleType, packages: list[str], captures: bool) -> tuple[
         importlib.import_module("fxlens.worker.capturing")
         gc.collect()
         gc.freeze()
-    in_huge_pages()
+    huge_pages.use()
     network.turn_off, bytecode.keep_elsewhere = put_off
     sys.meta_path.remove(finder)
     return hello, put_off

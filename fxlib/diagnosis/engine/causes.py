@@ -59,23 +59,7 @@ _SHAPE_METHODS = frozenset(
 _MAKES_TENSOR = re.compile(r"(new_)?(full|zeros|ones|empty|tensor|rand|randn|randint|randperm|arange|linspace|eye)")
 """Functions of torch, and methods, that make a tensor of numbers. What it holds is data, even if the numbers are
 sizes."""
-_PLAIN_TYPES = frozenset(
-    {
-        "bool",
-        "int",
-        "float",
-        "str",
-        "None",
-        "NoneType",
-        "Optional",
-        "Union",
-        "Literal",
-        "List",
-        "Tuple",
-        "list",
-        "tuple",
-    }
-)
+_PLAIN_TYPE = re.compile(r"bool|int|float|str|None|NoneType|Optional|Union|Literal|[Ll]ist|[Tt]uple")
 """What the annotation of an argument that is not a tensor consists of."""
 _SHAPE_FUNCTIONS = frozenset({torch.is_complex, torch.is_floating_point, torch.numel})
 
@@ -160,7 +144,8 @@ def _is_annotated_as_plain(node: Node) -> bool:
     if node.type is None:
         return False
     text = node.type if isinstance(node.type, str) else inspect.formatannotation(node.type)
-    return _PLAIN_TYPES.issuperset(re.findall(r"[A-Za-z_]\w*", re.sub(r"(['\"]).*?\1|\btyping\.", "", text)))
+    names = re.findall(r"[A-Za-z_]\w*", re.sub(r"(['\"]).*?\1|\btyping\.", "", text))
+    return all(map(_PLAIN_TYPE.fullmatch, names))
 
 
 def _makes_tensor(node: Node) -> bool:

@@ -279,6 +279,8 @@ class Example:
 
 def with_concrete(model: torch.nn.Module, given: Given, concrete: Mapping[str, Any]) -> Given:
     """The arguments of an eager call with the concrete ones that it does not give itself, except open ones (`PH`)."""
+    if not concrete:
+        return given
     args, kwargs = given
     parameters = inspect.signature(model.forward).parameters.values()
     named = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from fxlens.ipc import processes, protocol, temporary
 from fxlens.ipc.processes import children_of, kill_group
@@ -26,9 +26,6 @@ from . import compiler, huge_pages, isolation, made_folders, process
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
 _LOOK = 10  # milliseconds between two checks of trackers
-_MANY = 16
-"""Forks after which it is worth the processor's time to make the coming ones cheaper."""
-_IDLE = 1000  # milliseconds without a command before that is done
 _exit = os._exit  # user code may replace it
 
 
@@ -44,9 +41,7 @@ class Zygote:
         self.ended: set[int] = set()  # jobs and branches that are not cleared up yet
         self.trackers: set[int] = set()  # those of ended jobs that are still running
         self._own: set[int] = set()  # what the imports before the first job have started
-        self.forks = 0
         self._huge = False  # whether the memory has been put into huge pages
-        self._small: Iterator[tuple[int, int]] | None = None  # what is left of it meanwhile
         self._clear_at = 0.0  # when trackers are killed, too
         self._wake_read = self._wake_write = -1
 
@@ -68,9 +63,7 @@ class Zygote:
         poll.register(self._wake_read, select.POLLIN)
         try:
             while True:
-                ready = dict(poll.poll(self.patience()))
-                if not ready and not self.ended and not self.trackers:
-                    self.use_huge_pages()
+                ready = dict(poll.poll(_LOOK if self.ended or self.trackers else None))
                 if self._wake_read in ready:
                     os.read(self._wake_read, 4096)
                     self.notice()
@@ -80,22 +73,11 @@ class Zygote:
         finally:
             self.end_all()
 
-    def patience(self) -> int | None:
-        """For how many milliseconds a command is waited for before there is something else to do."""
-        if self.ended or self.trackers:
-            return _LOOK
-        if self._small is not None:
-            return 0
-        return _IDLE if self.forks >= _MANY and not self._huge else None
-
     def use_huge_pages(self) -> None:
-        """For a part of the memory at a time, since a command may come."""
-        if self._small is None:
-            self._small = huge_pages.parts()
-        if (part := next(self._small, None)) is not None:
-            huge_pages.collapse(*part)
-        else:
-            self._small, self._huge = None, True
+        """Before what lives long is forked, and shares them."""
+        if not self._huge:
+            huge_pages.use()
+            self._huge = True
 
     def command(self) -> bool:
         try:
@@ -111,15 +93,17 @@ class Zygote:
             self.kill_job(message["job"])
         elif message["do"] == "branch":
             self.parents.add(message["folder"])
+            self.use_huge_pages()
             self.fork_branch(message["modules"], fds)
         elif message["do"] == "keep":
             self.parents.add(message["folder"])
+            self.use_huge_pages()
             self.fork_keeper(message["folder"], fds)
         elif message["do"] == "compiler":
             compiler.imported()
             gc.collect()
             gc.freeze()
-            self._small, self._huge = None, False  # there is new memory
+            self._huge = False  # there is new memory
             self.say({"compiler": True})
         for fd in fds:
             os.close(fd)
@@ -146,7 +130,6 @@ class Zygote:
                 _exit(protocol.NO_CHANNEL_STATUS)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
-        self.forks += 1
         self.jobs[pid] = job
         self.folders[pid] = folder
         self.parents.add(os.path.dirname(folder))

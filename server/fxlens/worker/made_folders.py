@@ -13,7 +13,7 @@ from typing import Any
 
 from fxlens.ipc import temporary
 from fxlens.sources.files import read_bytes
-from fxlens.sources.paths import is_within
+from fxlens.sources.paths import is_below, is_within
 
 _NAME = ".made-folders"
 _MOST = 1 << 16  # bytes of the notes of a job
@@ -77,9 +77,10 @@ def _others_run_in(folder: str) -> bool:
         processes = {each for each in os.listdir("/proc") if each.isdigit()} - {str(os.getpid())}
     except OSError:
         return True  # unknown
+    folder = os.path.realpath(folder)
     for each in processes:
         with contextlib.suppress(OSError):
-            if not is_within(os.readlink(f"/proc/{each}/cwd"), [os.path.realpath(folder)]):
+            if not is_below(os.readlink(f"/proc/{each}/cwd"), folder):
                 continue
             if "python" in os.path.basename(os.readlink(f"/proc/{each}/exe")) and not _is_ours(int(each)):
                 return True
