@@ -13,7 +13,7 @@ from typing import NamedTuple, TypedDict
 from fxlens import record
 from fxlens.record import Edit, Span
 
-from .targets import LINE_END, classes
+from .targets import LINE_END, classes, without_comment
 
 UNIT_BYTES = {"utf-8": 1, "utf-16": 2, "utf-32": 4}
 
@@ -161,22 +161,10 @@ def span_of_line(text: str, path: str, line: int) -> Span:
     lines = lines_of(text)
     content = lines[line - 1] if 0 < line <= len(lines) else ""
     start = len(content) - len(content.lstrip())
-    end = len(_without_comment(content).rstrip())
+    end = len(without_comment(content))
     return record.span(path, line, byte_length(content[:start]), line, byte_length(content[: max(end, start)]))
 
 
 def byte_length(text: str) -> int:
     """The number of UTF-8 bytes, as columns are counted."""
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _without_comment(line: str) -> str:
-    quote = ""
-    for at, char in enumerate(line):
-        if quote:
-            quote = "" if char == quote and line[at - 1] != "\\" else quote
-        elif char in "\"'":
-            quote = char
-        elif char == "#":
-            return line[:at]
-    return line
