@@ -17,14 +17,15 @@ EXTENSION_SOURCES := $(shell find $(EXTENSION)/src $(EXTENSION)/media $(EXTENSIO
 demo: .venv/.demo $(LAB) $(VSIX)
 	@scripts/demo.sh
 
-setup: .venv/.test $(LAB) $(VSIX)
+setup: system .venv/.test $(LAB) $(VSIX)
 
-check: .venv/.test $(EXTENSION)/node_modules/.ready
+check: system .venv/.test $(EXTENSION)/node_modules/.ready
 	@scripts/test.sh check
 
-# At once: what is installed for Python, and what by npm. The extension is packed beside the tests that do not need it.
-test: system
-	@$(MAKE) --no-print-directory -j3 .venv/.test $(LAB) $(EXTENSION)/node_modules/.ready
+# At once: what the system installs, what pip and what npm. The extension is packed beside the tests that do not need it.
+test:
+	@scripts/system-packages.sh demo
+	@$(MAKE) --no-print-directory -j4 system .venv/.test $(LAB) $(EXTENSION)/node_modules/.ready
 	@scripts/test.sh
 
 lint pytest unit host drives: setup
@@ -41,7 +42,7 @@ system:
 	touch $@
 
 .venv/.test: pyproject.toml constraints.txt scripts/python-env.sh scripts/system-packages.sh
-	scripts/system-packages.sh test
+	scripts/system-packages.sh demo
 	scripts/python-env.sh test
 	touch $@ .venv/.demo
 

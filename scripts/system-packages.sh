@@ -40,7 +40,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     echo "Installing ${missing[*]}"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o DPkg::Lock::Timeout=600 --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 node=$(node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)

@@ -21,6 +21,7 @@ from fxlens.checking.baseline import Baseline
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
 from fxlens.record import Finding, empty_record, finding, span
+from warm_python import warm_fxlens
 
 ROOT = Path(__file__).parents[2]
 
@@ -194,7 +195,7 @@ def test_the_hook_of_pre_commit(project: Path, tmp_path_factory: pytest.TempPath
     """The repository's own hook, in the environment of the tests: to install it takes a network and a minute."""
     source = tmp_path_factory.mktemp("source")
     shutil.copy(ROOT / ".pre-commit-hooks.yaml", source)
-    (source / "fxlens").write_text(f'#!/bin/sh\nexec {sys.executable} -m fxlens "$@"\n')
+    (source / "fxlens").write_text(f'#!/bin/sh\nexec {" ".join(warm_fxlens())} "$@"\n')
     (source / "fxlens").chmod(0o755)
     git(source, "init", "-q")
     git(source, "add", "-A")
@@ -206,9 +207,11 @@ def test_the_hook_of_pre_commit(project: Path, tmp_path_factory: pytest.TempPath
     git(project, "init", "-q")
     git(project, "add", "-A")
 
+    warm = str(Path(os.environ["VIRTUAL_ENV"], "bin", "python"))
+
     def commit() -> subprocess.CompletedProcess:
         paths = os.pathsep.join([str(source), os.environ["PATH"]])
-        own = {"PATH": paths, "PRE_COMMIT_HOME": str(source / "home"), "FXLENS_PYTHON": sys.executable}
+        own = {"PATH": paths, "PRE_COMMIT_HOME": str(source / "home"), "FXLENS_PYTHON": warm}
         own["XDG_CACHE_HOME"] = str(source / "cache")
         command = [sys.executable, "-m", "pre_commit", "run"]
         return subprocess.run(
@@ -245,7 +248,8 @@ def test_the_steps_of_the_github_action(project: Path):
     """The commands of ``action.yml`` as a runner runs them, with its inputs filled in."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     given = {name: each["default"] for name, each in action["inputs"].items()}
-    given |= {"paths": "src", "arguments": "--quick --ignore FX120", "python": sys.executable, "sarif": "found.sarif"}
+    given |= {"paths": "src", "arguments": "--quick --ignore FX120", "sarif": "found.sarif"}
+    given["python"] = warm_fxlens()[0]
     steps = {step.get("name", step.get("uses")): step for step in action["runs"]["steps"]}
     for step in steps.values():
         used = re.findall(r"inputs\.([\w-]+)", str(step))

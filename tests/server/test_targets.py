@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+from fxlens.config import selection
 from fxlens.sources import targets
 
 
@@ -85,8 +86,11 @@ def test_the_files_own_functions_are_not_called_for_an_example():
 
 
 def test_ignored_lines():
-    text = "a = 1  # fxlens: ignore\nb = 2  # fxlens: ignore[FX101, FX120]\nc = '# fxlens: ignore'\n"
-    assert targets.ignored(text) == {1: frozenset(), 2: frozenset({"FX101", "FX120"})}
+    text = "a = 1  # fxlens: ignore\nb = 2  # fxlens: ignore[fx1, FX203]\nc = '# fxlens: ignore'\n"
+    found = targets.ignored(text)
+    assert found == {1: frozenset(), 2: frozenset({"FX1", "FX203"})}
+    silent = {code for code in ("FX101", "FX120", "FX202", "FX203") if selection.silenced(code, 2, 3, found)}
+    assert silent == {"FX101", "FX120", "FX203"}
 
 
 def test_the_comment_of_a_line_may_stand_behind_that_of_a_linter():

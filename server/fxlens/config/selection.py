@@ -67,7 +67,7 @@ def _silenced(finding: Finding, comments: Mapping[int, frozenset[str]], path: st
 def silenced(code: str, line: int, end_line: int, comments: Mapping[int, frozenset[str]]) -> bool:
     """Whether a comment on the first or the last line of a finding ignores it."""
     codes = comments.get(line, comments.get(end_line))
-    return codes is not None and (not codes or code in codes)
+    return codes is not None and (not codes or code.startswith(tuple(codes)))
 
 
 def _longest(code: str, prefixes: Iterable[str]) -> int | None:

@@ -51,7 +51,7 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}#]|<-""")
 _MOST_ARROWS = 2
 """The most arrows outside of brackets that are tried as the one before the inputs, since each needs a parse."""
-_IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Z0-9,\s]*)\])?(\s|$)")
+_IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Za-z0-9,\s]*)\])?(\s|$)")
 
 
 @dataclass
@@ -268,11 +268,11 @@ def _line_by_line(text: str) -> Iterator[Comment]:
 
 @functools.lru_cache(maxsize=16)
 def ignored(text: str) -> Mapping[int, frozenset[str]]:
-    """Lines with ``# fxlens: ignore`` and the codes named there; an empty set means all codes."""
+    """Lines with ``# fxlens: ignore`` and the codes, or beginnings of codes, named there; an empty set means all."""
     found = {}
     for comment in comments(text):
         if match := _IGNORE.match(comment.body):
-            codes = match["codes"] or ""
+            codes = (match["codes"] or "").upper()
             found[comment.line] = frozenset(code.strip() for code in codes.split(",") if code.strip())
     return found
 
