@@ -165,6 +165,8 @@ class FxLensServer(LanguageServer):
         """Set by ``initialize``, before which nothing is started."""
         self.settings_requests = 0
         """The number of requests for the client's settings."""
+        self.asks_for_trust = False
+        """Whether the client asks its user before code of a workspace, or of a file outside of it, runs."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []

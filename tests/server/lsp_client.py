@@ -41,14 +41,15 @@ class Net(nn.Module):
 
 
 class Client:
-    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``. A ``cold`` server is
-    started by the real interpreter, for tests of its start, its group or its end."""
+    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``; ``trusted`` is None
+    for a client that does not know the option. A ``cold`` server is started by the real interpreter, for tests of its
+    start, its group or its end."""
 
     def __init__(
         self,
         root: Path,
         *,
-        trusted: bool = True,
+        trusted: bool | None = True,
         settings: dict[str, Any] | None = None,
         capabilities: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
@@ -94,7 +95,7 @@ class Client:
                 "rootUri": self.root.as_uri(),
                 "workspaceFolders": [{"uri": self.root.as_uri(), "name": self.root.name}],
                 "capabilities": self.capabilities,
-                "initializationOptions": {"trusted": self.trusted},
+                "initializationOptions": None if self.trusted is None else {"trusted": self.trusted},
             },
         )
         self.notify("initialized", {})

@@ -152,6 +152,33 @@ def test_nothing_runs_before_trust(tmp_path: Path):
         assert client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["nodes"]
 
 
+def test_a_file_of_no_folder_is_only_read_where_nobody_asks_about_it(tmp_path: Path):
+    (work := tmp_path / "work").mkdir()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    tripwire = elsewhere / "ran"
+    text = f"open({str(tripwire)!r}, 'w')\n" + WITH_IF
+    (tmp_path / "link").symlink_to(work)
+    with Client(tmp_path / "link", trusted=None) as client:
+        client.diagnostics(inside := client.open(work / "model.py", WITH_IF))
+        assert client.request("fxlens/record", {"uri": inside})["record"]["targets"][0]["nodes"]
+        uri = client.open(elsewhere / "model.py", text)
+        assert codes(client.diagnostics(uri)) == ["FX101"]
+        said = client.wait(lambda each: each.get("method") == "window/showMessage")["params"]["message"]
+        assert said.startswith("model.py: This file is outside of the workspace's folders")
+        assert client.request("fxlens/trace", {"uri": uri}) is None
+        assert "outside" in client.request("fxlens/graph", {"uri": uri})["reason"]
+        client.notify("fxlens/cursor", {"uri": uri, "line": 3})
+        status = client.request("fxlens/status", {})
+        assert status["state"] == "untrusted" and "outside" in status["message"]
+        client.edit(uri, text + "\n")
+        assert not tripwire.exists()
+        folder = {"uri": elsewhere.as_uri(), "name": "elsewhere"}
+        client.notify("workspace/didChangeWorkspaceFolders", {"event": {"added": [folder], "removed": []}})
+        client.diagnostics(uri)
+        assert client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["nodes"]
+        assert tripwire.exists()
+
+
 def test_settings_of_wrong_types_are_named_and_the_rest_is_used(shared: Client, folder: Path):
     with shared.lent(deadline="soon", ignore=["FX101"], jobs=None, worker=3) as client:
         uri = client.open(folder / "model.py", WITH_IF)

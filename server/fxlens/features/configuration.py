@@ -10,7 +10,7 @@ from lsprotocol import types
 
 from fxlens.config.settings import Settings, from_client
 
-from .folders import folders, roots
+from .folders import folders, regroup, roots
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -36,6 +36,7 @@ def register(server: FxLensServer) -> None:
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     async def folders_changed(ls: FxLensServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
+        regroup(ls)
         await load(ls, None)
 
 

@@ -40,6 +40,10 @@ def register(server: FxLensServer) -> None:
             path = os.path.join(folder or tempfile.gettempdir(), path)
         text = ls.workspace.get_text_document(item.uri).source
         ls.session.opened(item.uri, path, folder, text, item.version)
+        reason = ls.session.why_not_run(ls.session.documents[item.uri])
+        if ls.session.trusted and reason is not None and "torch" in text:
+            said = f"{os.path.basename(path)}: {reason}"
+            ls.window_show_message(types.ShowMessageParams(type=types.MessageType.Info, message=said))
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(ls: FxLensServer, params: types.DidChangeTextDocumentParams) -> None:

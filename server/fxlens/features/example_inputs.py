@@ -68,7 +68,7 @@ def register(server: FxLensServer) -> None:
         edited = positions.edited(document.text, comment_edits(document, target, text))
         tried = await ls.session.trial(document, edited)
         if tried is None:
-            return {"reason": "The workspace is not trusted, so its models are not run."}
+            return {"reason": ls.session.why_not_run(document) or "The file was closed."}
         return verdict(next((each for each in tried["targets"] if each["name"] == name), None))
 
 

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pygls import uris
 
 from fxlens.sources.notebook import is_notebook
-from fxlens.sources.paths import is_below
+from fxlens.sources.paths import is_below, is_within
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -64,4 +64,14 @@ def folder_of(ls: FxLensServer, path: str) -> str | None:
     if not os.path.isabs(path):
         return known[0] if known else None
     holding = [folder for folder in known if is_below(path, folder)]
+    if not holding:  # editors differ in which of both they write with its links resolved
+        holding = [folder for folder in known if is_within(path, [folder])]
     return max(holding, key=len, default=None)
+
+
+def regroup(ls: FxLensServer) -> None:
+    """Tell the session which folders its documents are in. Files of no folder run only where the client asks its user
+    about them, as it does about workspaces, or where there is no folder: the server was started for such a file."""
+    paths = {uri: path_of(uri) or document.path for uri, document in ls.session.documents.items()}
+    confined = bool(folders(ls)) and not ls.asks_for_trust
+    ls.session.regroup({uri: folder_of(ls, path) for uri, path in paths.items()}, confined)

@@ -33,8 +33,8 @@ def register(server: FxLensServer) -> None:
         document = ls.session.documents.get(uri)
         if document is None:
             return {"reason": "FX Lens has not seen this file yet."}
-        if not ls.session.trusted:
-            return {"reason": "The workspace is not trusted. Its models are not run, so there is no graph."}
+        if (reason := ls.session.why_not_run(document)) is not None:
+            return {"reason": reason}
         if record is None and not ls.session.settings_for(document.folder).enable:
             return {"reason": "FX Lens is off for this file: the setting fxlens.enable is false."}
         if record is None:

@@ -11,7 +11,7 @@ from lsprotocol import types
 
 from fxlens.ipc import temporary
 
-from .folders import roots
+from .folders import regroup, roots
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -26,6 +26,8 @@ def register(server: FxLensServer) -> None:
         options: Any = params.initialization_options
         trusted = options.get("trusted", True) if isinstance(options, dict) else True
         ls.session.begin(trusted is True)
+        ls.asks_for_trust = isinstance(options, dict) and "trusted" in options
+        regroup(ls)
         if params.process_id:
             watch = ls.loop.create_task(_end_with(params.process_id))
             ls.background.add(watch)

@@ -60,8 +60,8 @@ class ModelJobs:
         document = self._ls.session.documents.get(uri)
         if document is None:
             raise NoAnswer("FX Lens has not seen this file yet.")
-        if not self._ls.session.trusted:
-            raise NoAnswer("The workspace is not trusted, so its models are not run.")
+        if (reason := self._ls.session.why_not_run(document)) is not None:
+            raise NoAnswer(reason)
         return document
 
     async def run(

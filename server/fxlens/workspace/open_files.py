@@ -29,6 +29,8 @@ class OpenFiles:
         self.documents: dict[str, Document] = {}
         self.environment = Environment(lambda path: self.at(path) is not None)
         self.trusted = False
+        self.confined = False
+        """Whether documents outside of the workspace's folders are only read: nobody has asked about them."""
         self.configured = asyncio.Event()
         """Set once the client's settings are known."""
         self.here: Document | None = None
@@ -42,6 +44,20 @@ class OpenFiles:
         """The text of a file as it is now: in the editor if it is open there, otherwise on disk."""
         document = self.at(path)
         return read_text(path) if document is None else document.text
+
+    def why_not_run(self, document: Document) -> str | None:
+        """Why the document's code may not run; None if it may."""
+        if not self.trusted:
+            return "The workspace is not trusted, so its models are not run."
+        if self.confined and document.folder is None:
+            return (
+                "This file is outside of the workspace's folders, so its models are not run. "
+                "To run them, open its folder in the editor."
+            )
+        return None
+
+    def may_run(self, document: Document) -> bool:
+        return self.why_not_run(document) is None
 
     def settings(self, document: Document) -> Settings:
         return self.environment.settings(document.folder)

@@ -165,7 +165,7 @@ class Refreshing:
         class at the cursor, or in the ``whole`` file."""
         at = self._files.cursor(document)
         quick = document.took is not None and document.took < _SOON
-        if not self._files.trusted or not self._files.settings(document).enable or quick or not (whole or at):
+        if not self._files.may_run(document) or not self._files.settings(document).enable or quick or not (whole or at):
             return
         found = document.read_only(None if whole or at is None else {at}, READ_AT_ONCE)
         found = [each for each in found if each["severity"] in ("error", "warning")]
@@ -218,7 +218,7 @@ class Refreshing:
         await self._files.configured.wait()
         await self._files.environment.read_project(document.folder, document.path)
         if self._looks_at(document):
-            if not self._files.trusted:
+            if not self._files.may_run(document):
                 self.show(document, document.without_running())
                 return
             document.changed_meanwhile.clear()
@@ -250,7 +250,7 @@ class Refreshing:
     def is_judging(self, document: Document) -> bool:
         """Whether the first trace of a document is running."""
         under_way = document.task is not None and not document.task.done()
-        return document.record is None and under_way and self._files.trusted and self._looks_at(document)
+        return document.record is None and under_way and self._files.may_run(document) and self._looks_at(document)
 
     def learn(self, document: Document) -> None:
         """Queries the workspace's knowledge of the document; new knowledge causes another trace."""
@@ -277,7 +277,7 @@ class Refreshing:
             return
         if document.text != text:
             knowledge.update(path, document.text)
-        if news and self._files.trusted:
+        if news and self._files.may_run(document):
             self.schedule(document, 0.0)
         else:
             self.play(document)
@@ -472,7 +472,7 @@ class Refreshing:
         moves."""
         record = document.shown_record
         captures = self._files.captures(document)
-        if record is None or record is not document.record or not self._files.trusted or not captures:
+        if record is None or record is not document.record or not self._files.may_run(document) or not captures:
             return
         digest = self._digest(document, record, captures)
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)

@@ -61,6 +61,7 @@ class Session:
         self.document_at = self._files.at
         self.selected = self._files.selected
         self.cursor = self._files.cursor
+        self.why_not_run = self._files.why_not_run
         self.is_judging = self._refreshing.is_judging
         self.status_now = self._status.now
         self.settings_for = self._environment.settings
@@ -194,9 +195,9 @@ class Session:
     # Requests
 
     async def trace_now(self, uri: str) -> Record | None:
-        """Traces the document unconditionally; returns its record, or None if it is not open or not trusted."""
+        """Traces the document unconditionally; returns its record, or None if it is not open or may not run."""
         document = self.documents.get(uri)
-        if document is None or not self.trusted:
+        if document is None or not self._files.may_run(document):
             return None
         document.forget_crashes()
         document.asked = True
@@ -216,9 +217,11 @@ class Session:
         return document.record
 
     async def _traced_now(self, uri: str) -> Document | None:
-        """The document, once its record is that of its text; None if it is not open or not trusted."""
+        """The document, once its record is that of its text; None if it is not open or may not run."""
         record, document = await self.record(uri), self.documents.get(uri)
-        if document is None or record is None or not self.trusted or document.record_text != document.text:
+        if document is None or record is None or document.record_text != document.text:
+            return None
+        if not self._files.may_run(document):
             return None
         return document
 
@@ -236,8 +239,8 @@ class Session:
         return fixed if document.text == text else None
 
     async def trial(self, document: Document, text: str) -> Record | None:
-        """The record that the document would have with this text; None if it is not trusted."""
-        if not self.trusted:
+        """The record that the document would have with this text; None if it may not run."""
+        if not self._files.may_run(document):
             return None
         request = replace(self._files.request(document), text=text)
         return await trace.run(self._environment.pool(document.folder), request)
@@ -266,7 +269,7 @@ class Session:
 
     async def fix_all(self, uri: str, parts: Sequence[int] = ()) -> fix_all.Fixed | None:
         """The document, and the files that it uses, after all proven fixes, or with each of its ``parts`` fixed
-        separately; None if it is not open or not trusted. Concurrent requests for the same text share one answer."""
+        separately; None if it is not open or may not run. Concurrent requests for the same text share one answer."""
         if (document := self.documents.get(uri)) is None:
             return None
         with self._refreshing.holding(document):  # also while it is traced: its findings may be shown already
@@ -277,7 +280,7 @@ class Session:
     async def names(self, document: Document, target: Target, patience: float) -> names.Names:
         """What the names in the code of a model hold, in the text of the document's record; nothing where that is not
         known within so many seconds.  The job goes on for whoever asks next."""
-        if not self.trusted:
+        if not self._files.may_run(document):
             return {}
         if document.naming[0] is not document.record_began:
             document.stop_naming()
@@ -337,6 +340,16 @@ class Session:
     def begin(self, trusted: bool) -> None:
         """The client's initialization."""
         self._files.trusted = trusted
+
+    def regroup(self, folders: Mapping[str, str | None], confined: bool) -> None:
+        """The folders of all open documents, by address; ``confined``: those without one are only read."""
+        self._files.confined, before = confined, self._files.confined
+        for uri, folder in folders.items():
+            document = self.documents[uri]
+            if folder != document.folder or (folder is None and confined != before):
+                self._refreshing.end(document)
+                document.folder = folder
+                self._refreshing.schedule(document, 0.0)
 
     def trust(self) -> None:
         """Allows running user code."""

@@ -110,6 +110,9 @@ class StatusReport:
     def _state(self, problem: str, greeted: bool) -> tuple[State, str | None]:
         if not self._files.trusted:
             return "untrusted", "The workspace is not trusted, so no code is run."
+        here = self._files.here
+        if here is not None and (reason := self._files.why_not_run(here)) is not None:
+            return "untrusted", reason
         if problem:
             return "error", problem
         if self._busy:
