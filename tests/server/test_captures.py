@@ -396,5 +396,5 @@ def test_a_compiled_forward_is_named_and_so_is_what_captures_were_not_run_on(tmp
     (tmp_path / "model.py").write_text(COMPILED)
     command = warm_fxlens("check", "--no-cache", "--quick", "--captures", "fx,export", "model.py")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert "model.py:6:1: error FX190 `forward` is compiled by torch.compile, and torch.fx refuses" in done.stdout
+    assert "model.py:7:6: error FX190 `forward` is compiled by torch.compile, and torch.fx refuses" in done.stdout
     assert "captures other than fx were not run on Compiled, since no example inputs are known" in done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import linecache
 import re
 import sys
@@ -217,6 +218,7 @@ class Search:
     def _no_root(self, run: Run, error: BaseException) -> None:
         """Report a failure before any user code runs."""
         message = detail = ""
+        place = self.root_class()
         if "co_varnames is too small" in text_of(error):
             message = (
                 "torch.fx rewrites the signature of a `forward` with keyword-only arguments, `*args` or `**kwargs`, "
@@ -226,7 +228,8 @@ class Search:
         if "dynamo-optimized" in text_of(error):
             message = "`forward` is compiled by torch.compile, and torch.fx refuses to trace what is compiled"
             detail = "Compile the model where it is used, instead of decorating `forward`"
-        run.add("FX190", self.root_class(), message, error=error, detail=detail)
+            place = self._compiling_decorator() or place
+        run.add("FX190", place, message, error=error, detail=detail)
 
     def _due_to_guess(self, place: Place, error: BaseException) -> bool:
         """Whether torch's code asked a question about a traced value within this expression and failed after a guessed
@@ -255,6 +258,16 @@ class Search:
             return None
         found = trees.class_head(file, kind.__name__)
         return None if found is None else Place(found, None, None, (found,))
+
+    def _compiling_decorator(self) -> Place | None:
+        """The decorator of the root's forward that compiles it."""
+        code: Any = getattr(inspect.unwrap(type(self.subject.root).forward), "__code__", None)
+        tree = trees.function_tree(code) if code is not None and not spans.is_hidden(code.co_filename) else None
+        for decorator in tree.decorator_list if tree is not None else ():
+            if "compile" in ast.unparse(decorator):
+                span = trees.span_of(decorator, code.co_filename)
+                return Place(span, decorator, None, (span,))
+        return None
 
 
 def _clear_frames(error: BaseException | None) -> None:
