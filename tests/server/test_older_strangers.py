@@ -91,6 +91,8 @@ except ImportError:
     Deformed = None
 try:
     from fxlens_no_such_package.norm import FastNorm
+    from fxlens_no_such_package.utils import get_root_logger
+    from fxlens_no_such_package.runner import _load_checkpoint
 except:
     print("slow")
 
@@ -105,6 +107,14 @@ class Prints(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = FastNorm(4)
+{FORWARD}
+
+class Loads(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        logger = get_root_logger()
+        missing, unexpected = self.load_state_dict(_load_checkpoint("a.pth", logger=logger), False)
 {FORWARD}""",
     # parts that a missing package makes
     "parts.py": HEAD
@@ -452,7 +462,7 @@ def test_a_decorator_that_was_left_out_is_told(checked: dict[str, Any]):
     assert found["message"].startswith("The decorator at line 11 of documented.py was left out, since it raises")
 
 
-@pytest.mark.parametrize("name", ["fallback.py::Falls", "fallback.py::Prints", "parts.py::Parts"])
+@pytest.mark.parametrize("name", ["fallback.py::Falls", "fallback.py::Prints", "fallback.py::Loads", "parts.py::Parts"])
 def test_what_a_package_lacks_is_told_where_it_is_used(checked: dict[str, Any], name: str):
     assert checked[name]["status"] == "partial"
     assert {(code, severity) for code, severity, _ in of(checked, name)} == {("FX199", "info")}

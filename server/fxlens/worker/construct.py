@@ -28,6 +28,8 @@ from .scope import AttrDict, class_named, scope, spelled
 
 _SMALL = 100_000_000  # parameters
 _SECONDS = 5.0
+_MOST_LACKING = 3
+"""The most missing resources, after the first, that a construction is repeated without."""
 _DEVICES = re.compile(r"\b(device|is_meta|is_cuda|is_cpu)\b")
 _NEWLINE = re.compile(r"\r\n?|\n")
 
@@ -320,8 +322,10 @@ def _without_all(code: Any, namespace: ModuleType, real: bool, lacking: list[Exc
                     stack.enter_context(context)
             return _without_loading(code, namespace, real)
     except Exception as error:
-        if any(error is each for each in lacking) or len(lacking) > 2 or without_what_it_lacks(error) is None:
+        if any(error is each for each in lacking) or without_what_it_lacks(error) is None:
             raise
+        if len(lacking) > _MOST_LACKING:
+            raise lacking[0] from None
         following = [*lacking, error]
     return _without_all(code, namespace, real, following)
 
@@ -346,11 +350,13 @@ def without_what_it_lacks(error: Exception) -> contextlib.AbstractContextManager
 @contextlib.contextmanager
 def _or_raise(error: Exception, context: contextlib.AbstractContextManager[None]) -> Iterator[None]:
     """Run in a context without some resource. A failure there raises ``error``, which names the missing resource,
-    instead of a follow-up error."""
+    instead of a follow-up error, unless that is about another missing one."""
     try:
         with context:
             yield
-    except Exception:
+    except Exception as following:
+        if without_what_it_lacks(following) is not None:
+            raise
         raise error from None
 
 

@@ -1,6 +1,8 @@
 """Removes folders that a script creates at its start, so that checking a repository leaves nothing in it.
 
-They are noted in the folder of the job, too: if an edit cancels the job, the zygote removes them.
+A script that has asked for a folder, as ``os.makedirs("runs", exist_ok=True)`` does, relies on it. So a workspace's
+folder is locked (shared) while a file of it is executed, and they are removed only by who can lock it alone. They are
+noted in the folder of the job, too: the zygote removes them if the job could not, or was cancelled by an edit.
 """
 
 from __future__ import annotations
@@ -8,15 +10,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from fxlens.ipc import temporary
 from fxlens.sources.files import read_bytes
 from fxlens.sources.paths import is_below, is_within
 
+from . import isolation
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _NAME = ".made-folders"
 _MOST = 1 << 16  # bytes of the notes of a job
+_REMOVING = 0.5  # seconds that removing may take
 _OURS = re.compile(rb"(?:^|[\0/])fxlens(?:\0|/worker/|$)|fxlens\.index")
 """In the command lines of our processes."""
 _open = open  # user code may replace it
@@ -24,8 +35,8 @@ _open = open  # user code may replace it
 
 @contextlib.contextmanager
 def taken_away(folder: str) -> Iterator[None]:
-    """Remove folders that were created in ``folder`` meanwhile and are empty at the end, unless another program may be
-    using them."""
+    """Remove folders that were created in ``folder`` meanwhile and are empty at the end, unless another program, or
+    another job, may be using them."""
     made: list[str] = []
     mkdir = os.mkdir
     own = temporary.of_process()
@@ -38,36 +49,78 @@ def taken_away(folder: str) -> Iterator[None]:
             with contextlib.suppress(OSError), _open(notes, "ab") as file:
                 file.write(b"".join(os.fsencode(each) + b"\0" for each in (folder, full)))
 
-    os.mkdir = noted
     try:
-        yield
+        with _locked(folder, alone=False):
+            os.mkdir = noted
+            try:
+                yield
+            finally:
+                os.mkdir = mkdir
     finally:
-        os.mkdir = mkdir
-        _remove(made, folder)
-        if own:
+        if not remove(noted_by(own) if own else {folder: made}) and own:
             with contextlib.suppress(OSError):
                 os.unlink(notes)
 
 
-def remove_those_of(job: str) -> None:
-    """Removes what a job has noted in its folder, if it was ended before it could. What another job has made folders
-    in meanwhile stays."""
+def noted_by(job: str) -> dict[str, list[str]]:
+    """What a job has noted in its folder, by workspace: it was ended before it could remove them, or others were
+    executed there."""
+    found: dict[str, list[str]] = {}
     with contextlib.suppress(OSError):
         parts = read_bytes(os.path.join(job, _NAME), _MOST).split(b"\0")
-        by_folder: dict[str, list[str]] = {}
         for within, path in zip(parts[::2], parts[1::2], strict=False):
-            by_folder.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
-        for folder, made in by_folder.items():
-            _remove(made, folder)
+            if is_within(os.fsdecode(path), [os.fsdecode(within)]):
+                found.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
+    return found
 
 
-def _remove(made: Iterable[str], folder: str) -> None:
-    made = [path for path in made if is_within(path, [folder])]
-    if not made or _others_run_in(folder):
+def remove(made: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Remove these folders, by workspace, where they are empty. Returns those of workspaces in which a file is executed
+    now."""
+    left = {}
+    for folder, paths in made.items():
+        with _locked(folder, alone=True) as alone:
+            if not alone:
+                left[folder] = paths
+            elif paths and not _others_run_in(folder):
+                for path in reversed(paths):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(path)
+    return left
+
+
+@contextlib.contextmanager
+def _locked(folder: str, alone: bool) -> Iterator[bool]:
+    """Lock a workspace for executing its files, or ``alone`` for removing what those have made. Gives False if that is
+    not possible now."""
+    if fcntl is None:
+        yield True
         return
-    for path in reversed(made):
-        with contextlib.suppress(OSError):
-            os.rmdir(path)
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+        number = isolation.private(opened)
+        os.close(opened)
+    except OSError:
+        yield True
+        return
+    try:
+        until = time.monotonic() + (0 if alone else _REMOVING)
+        while not (got := _lock(number, alone)) and time.monotonic() < until:
+            time.sleep(0.001)
+        yield got
+    finally:
+        with contextlib.suppress(OSError):  # user code has closed it
+            os.close(number)
+
+
+def _lock(number: int, alone: bool) -> bool:
+    try:
+        fcntl.flock(number, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def _others_run_in(folder: str) -> bool:
