@@ -462,11 +462,15 @@ def test_a_decorator_that_was_left_out_is_told(checked: dict[str, Any]):
     assert found["message"].startswith("The decorator at line 11 of documented.py was left out, since it raises")
 
 
-@pytest.mark.parametrize("name", ["fallback.py::Falls", "fallback.py::Prints", "fallback.py::Loads", "parts.py::Parts"])
+@pytest.mark.parametrize("name", ["fallback.py::Falls", "fallback.py::Prints", "parts.py::Parts"])
 def test_what_a_package_lacks_is_told_where_it_is_used(checked: dict[str, Any], name: str):
     assert checked[name]["status"] == "partial"
     assert {(code, severity) for code, severity, _ in of(checked, name)} == {("FX199", "info")}
     assert all("fxlens_no_such_package cannot be imported" in message for *_, message in of(checked, name))
+
+
+def test_a_constructor_may_need_several_names_that_a_package_lacks(checked: dict[str, Any]):
+    assert checked["fallback.py::Loads"]["status"] == "traced"
 
 
 def test_no_placeholder_stands_for_a_module_whose_name_was_guessed(checked: dict[str, Any]):
