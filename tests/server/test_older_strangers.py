@@ -30,6 +30,20 @@ class Older(nn.Module):
         sizes = np.array(widths, dtype=np.float)
         self.layer = nn.Linear(int(sizes[0]), int(sizes[1]))
 {FORWARD}""",
+    "moved.py": HEAD
+    + f"""from timm.models.layers.helpers import to_2tuple
+from torchvision.transforms.functional_tensor import _hsv2rgb
+from transformers.configuration_bert import BertConfig
+
+
+class Moved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        assert (to_2tuple.__module__, _hsv2rgb.__module__, BertConfig(num_labels=4).num_labels) == (
+            "timm.layers.helpers", "torchvision.transforms._functional_tensor", 4
+        )
+        self.layer = nn.Linear(*to_2tuple(4))
+{FORWARD}""",
     # a decorator that takes other arguments now, and a file that has the name of its package
     "documented.py": HEAD
     + """import functools
@@ -454,6 +468,9 @@ def test_what_earlier_versions_had_is_told(checked: dict[str, Any]):
     for name in ("collections.Iterable", "torchvision.models.resnet.model_urls", "numpy.float"):
         assert name in told.partition("Only earlier versions have ")[2]
     assert not [each for each in checked["older.py"] if each["code"] == "FX301"]
+    (told,) = [each["message"] for each in checked["moved.py"] if each["code"] == "FX311"]
+    assert "Only earlier versions have timm.models.layers.helpers" in told and "replace" not in told
+    assert checked["moved.py::Moved"]["status"] == "traced"
 
 
 def test_a_decorator_that_was_left_out_is_told(checked: dict[str, Any]):

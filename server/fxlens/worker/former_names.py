@@ -1,12 +1,16 @@
-"""Names of earlier versions of Python, NumPy, torch, torchvision and transformers, for workspace files that still use
-them: ``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``."""
+"""Names of earlier versions of Python, NumPy, torch, torchvision, timm and transformers, for workspace files that still
+use them: ``np.float``, ``collections.Iterable``, ``torch._six``, ``torchvision.models.vgg.model_urls``,
+``timm.models.layers.helpers``."""
 
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import functools
+import importlib
 import inspect
 import math
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -71,6 +75,23 @@ def _of_transformers() -> dict[str, Any]:
 
 def _getargspec(function: Callable[..., Any]) -> Any:
     return inspect.getfullargspec(function)[:4]
+
+
+_MOVED = (
+    (r"timm\.models\.layers\.(\w+)", r"timm.layers.\1"),
+    (r"torchvision\.transforms\.functional_tensor", "torchvision.transforms._functional_tensor"),
+    (r"transformers\.((?:modeling|configuration|tokenization)_(\w+))", r"transformers.models.\2.\1"),
+)
+"""Patterns of modules that no longer exist, and where what they had is now."""
+
+
+def moved(name: str) -> ModuleType | None:
+    """The installed module that has what a module of this name had in earlier versions."""
+    for pattern, now in _MOVED:
+        if (found := re.fullmatch(pattern, name)) is not None:
+            with contextlib.suppress(Exception):
+                return importlib.import_module(found.expand(now))
+    return None
 
 
 def of(name: str) -> Any:

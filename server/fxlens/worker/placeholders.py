@@ -250,7 +250,9 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if computed and not of_placeholder and own:
             return None  # the name is wrong, since all modules of this package are there
-        if not of_placeholder:
+        if not of_placeholder and former_names.moved(fullname) is not None:
+            self.former.setdefault(fullname, (file, line))
+        elif not of_placeholder:
             self.replaced.setdefault(fullname, (file, line))
             if of_list and package is not None and not own:
                 setattr(package, last, placeholder(fullname))  # probably a class or function, not a module
@@ -259,7 +261,12 @@ class PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: Any) -> Any:
         found = stand_in_spaces.stands_for(spec.name)
-        return found if isinstance(found, ModuleType) else PlaceholderModule(spec.name)
+        if isinstance(found, ModuleType):
+            return found
+        module, moved = PlaceholderModule(spec.name), former_names.moved(spec.name)
+        if moved is not None:
+            vars(module).update({name: value for name, value in vars(moved).items() if not name.startswith("__")})
+        return module
 
     def exec_module(self, module: Any) -> None:
         module.__path__ = []
