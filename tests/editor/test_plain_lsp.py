@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -36,9 +37,16 @@ def use(tmp_path, warm):
     return run
 
 
-def test_neovim(use):
+def test_neovim(use, tmp_path, monkeypatch, warm_python):
+    """With the set-up of its page, which starts one server."""
+    page = (HERE.parents[1] / "docs" / "editors.md").read_text(encoding="utf-8")
+    (setup,) = re.findall(r"```lua\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "setup.lua").write_text(setup, encoding="utf-8")
+    monkeypatch.setenv("FXLENS_SETUP", str(tmp_path / "setup.lua"))
+    folders = [str(warm_python / "plain" / "bin"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
     seen = use("nvim", "--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", f"luafile {HERE / 'plain' / 'neovim.lua'}")
-    assert seen.get("problem") is None, seen
+    assert seen.get("problem") is None and seen["servers"] == 1, seen
     (problem,) = seen["diagnostics"]
     line = EXAMPLE.read_text(encoding="utf-8").splitlines()[problem["lnum"]]
     assert line[problem["col"] : problem["end_col"]] == CONDITION

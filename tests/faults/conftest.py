@@ -49,5 +49,5 @@ def server(shared: Client) -> Iterator[Client]:
         # The first endless recursion imports torch's compiler, which takes longer than the deadline below.
         text = MODEL.replace("torch.relu", "(lambda f: f(f))(lambda f: f(f)) or torch.relu")
         client.diagnostics(client.open(client.root / "first.py", text))
-    with shared.lent(deadline=0.6, verify=False, lowering="off", jobs=2) as client:
+    with shared.lent(deadline=1, verify=False, lowering="off", jobs=2) as client:
         yield client

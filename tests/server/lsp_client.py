@@ -41,15 +41,16 @@ class Net(nn.Module):
 
 
 class Client:
-    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``; ``trusted`` is None
-    for a client that does not know the option. A ``cold`` server is started by the real interpreter, for tests of its
-    start, its group or its end."""
+    """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``. Not each
+    client ``knows_trust``, the option. A ``cold`` server is started by the real interpreter, for tests of its start,
+    its group or its end."""
 
     def __init__(
         self,
         root: Path,
         *,
-        trusted: bool | None = True,
+        trusted: bool = True,
+        knows_trust: bool = True,
         settings: dict[str, Any] | None = None,
         capabilities: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
@@ -58,7 +59,7 @@ class Client:
     ) -> None:
         self.root = root
         self.settings = {**SETTINGS, **(settings or {})}
-        self.trusted = trusted
+        self.trusted, self.knows_trust = trusted, knows_trust
         self.capabilities = capabilities or CAPABILITIES
         self.process = subprocess.Popen(
             command or ([sys.executable, "-m", "fxlens", "serve"] if cold else warm_fxlens("serve")),
@@ -95,7 +96,7 @@ class Client:
                 "rootUri": self.root.as_uri(),
                 "workspaceFolders": [{"uri": self.root.as_uri(), "name": self.root.name}],
                 "capabilities": self.capabilities,
-                "initializationOptions": None if self.trusted is None else {"trusted": self.trusted},
+                "initializationOptions": {"trusted": self.trusted} if self.knows_trust else None,
             },
         )
         self.notify("initialized", {})

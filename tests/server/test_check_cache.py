@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +68,86 @@ def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tm
     assert environment_of(str(python)) == before
     record.write_text("torch/__init__.py,sha256=b,1\n")
     assert environment_of(str(python)) != before
+
+
+def test_it_knows_debians_packages_and_those_of_the_system_below_a_virtual_environment(tmp_path: Path):
+    from fxlens.checking.cache import environment_of
+
+    python, home = tmp_path / "venv" / "bin" / "python", tmp_path / "usr"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    (home / "bin").mkdir(parents=True)
+    (python.parents[1] / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\ninclude-system-site-packages = true\n")
+    before = environment_of(str(python))
+    (home / "lib" / "python3" / "dist-packages" / "torch-2.13.0.egg-info").mkdir(parents=True)
+    assert (now := environment_of(str(python))) != before
+    (python.parents[1] / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\ninclude-system-site-packages = false\n")
+    assert environment_of(str(python)) == before != now
+
+
+DEPENDENT = """\
+import json
+import sys
+from pathlib import Path
+
+from torch import nn
+
+sys.path.append(str(Path(__file__).parents[1] / "library"))
+import elsewhere
+
+ASKS = json.loads((Path(__file__).parent / "config.json").read_text())["asks"]
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * len(x) if ASKS or elsewhere.ASKS else x
+"""
+
+
+def test_what_a_file_reads_and_what_it_imports_from_elsewhere_count(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "library").mkdir()
+    (tmp_path / "work" / "net.py").write_text(DEPENDENT)
+
+    def codes(*options: str) -> list[str]:
+        check = ("check", "net.py", "--quick", "--format", "json", *options)
+        done = fxlens(*check, cwd=tmp_path / "work")
+        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
+
+    for config, module in ((0, 0), (1, 0), (0, 0), (0, 1), (0, 0)):
+        (tmp_path / "work" / "config.json").write_text(json.dumps({"asks": config}))
+        (tmp_path / "library" / "elsewhere.py").write_text(f"ASKS = {module}\n")
+        found = ["FX120"] if config or module else []
+        assert codes() == codes("--no-cache") == found, (config, module)
+
+
+TWICE = """\
+import fxlib, importlib, os, sys
+from pathlib import Path
+from fxlens.worker import bytecode
+
+bytecode.keep_elsewhere()
+module = Path("helper.py")
+for value in (1, 2):
+    module.write_text(f"VALUE = {value}")
+    os.utime(module, (int(module.stat().st_mtime),) * 2)
+    importlib.invalidate_caches()
+    assert importlib.import_module("helper").VALUE == value
+    del sys.modules["helper"]
+os.utime(module, (0, 0))
+importlib.import_module("helper")
+"""
+
+
+def test_two_saves_within_a_second_are_two(tmp_path: Path):
+    """Python compares whole seconds and the size, so there is bytecode of settled files only."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": "."}
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert len([*(tmp_path / "cache").rglob("helper.*.pyc")]) == 1
 
 
 OPTIONAL = """\

@@ -158,7 +158,7 @@ def test_a_file_of_no_folder_is_only_read_where_nobody_asks_about_it(tmp_path: P
     tripwire = elsewhere / "ran"
     text = f"open({str(tripwire)!r}, 'w')\n" + WITH_IF
     (tmp_path / "link").symlink_to(work)
-    with Client(tmp_path / "link", trusted=None) as client:
+    with Client(tmp_path / "link", knows_trust=False) as client:
         client.diagnostics(inside := client.open(work / "model.py", WITH_IF))
         assert client.request("fxlens/record", {"uri": inside})["record"]["targets"][0]["nodes"]
         uri = client.open(elsewhere / "model.py", text)
@@ -177,6 +177,20 @@ def test_a_file_of_no_folder_is_only_read_where_nobody_asks_about_it(tmp_path: P
         client.diagnostics(uri)
         assert client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["nodes"]
         assert tripwire.exists()
+
+
+def test_a_file_that_the_code_reads_counts_as_one_that_it_imports(client: Client, folder: Path):
+    (config := folder / "config.json").write_text("false")
+    text = WITH_IF.replace("import torch\n", "import json\nimport torch\n", 1)
+    text = text.replace("class ", f"ASKS = json.load(open({str(config)!r}))\n\n\nclass ", 1).replace(
+        "if x", "if ASKS and x"
+    )
+    client.diagnostics(uri := client.open(folder / "reads.py", text))
+    for asks in ("true", "false", "true"):
+        config.write_text(asks)
+        client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": config.as_uri(), "type": 2}]})
+        assert ("FX101" in codes(client.diagnostics(uri))) is (asks == "true")
+    client.close(uri)
 
 
 def test_settings_of_wrong_types_are_named_and_the_rest_is_used(shared: Client, folder: Path):

@@ -1,6 +1,6 @@
 """Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
 
-A record is reused if the file, every workspace file that it imported, the tests that may construct and call its models,
+A record is reused if the file, every file that it imported or read, the tests that may construct and call its models,
 the project's configuration, the interpreter with its packages, and FX Lens itself are unchanged. Records after a
 process's death, a failed import or a missing torch are not kept. Records are JSON; nothing read from here is ever
 executed.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,11 @@ from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
+_FOLDERS = (
+    "lib/python*/site-packages", "Lib/site-packages", "lib/python*/dist-packages", "local/lib/python*/dist-packages",
+)  # fmt: skip
+_SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
+_HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 class Cache:
@@ -148,9 +154,21 @@ def environment_of(python: str) -> list[Any]:
     machines."""
     root = Path(python).absolute().parent.parent
     found: list[Any] = [os.path.realpath(python), os.environ.get("PYTHONPATH", "")]
-    for packages in sorted(root.glob("lib/python*/site-packages")) + sorted(root.glob("Lib/site-packages")):
+    for packages in _packages(root):
+        found += sorted(path.name for path in packages.glob("*.*-info"))
         found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
+
+
+def _packages(root: Path) -> list[Path]:
+    """The folders of packages that an interpreter may use: its own, Debian's, and the user's."""
+    roots = [root]
+    with suppress(OSError, UnicodeDecodeError):
+        if _SYSTEM.search(text := (root / "pyvenv.cfg").read_text()) and (home := _HOME.search(text)) is not None:
+            roots.append(Path(home[1]).parent)
+    own = [packages for each in roots for name in _FOLDERS for packages in sorted(each.glob(name))]
+    users = sorted(Path(os.path.expanduser("~")).glob(".local/lib/python*/site-packages"))
+    return own if len(roots) == 1 and (root / "pyvenv.cfg").exists() else [*own, *users]
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib._bootstrap_external as machinery
 import os
 import sys
+import time
 from typing import Any
 
 from fxlens.sources.paths import cache_folder
+
+_SETTLED = 2.0  # seconds
 
 
 def keep_elsewhere() -> None:
@@ -27,7 +30,23 @@ def keep_elsewhere() -> None:
         finally:
             sys.pycache_prefix = before
 
+    write = machinery.SourceFileLoader._cache_bytecode  # type: ignore[attr-defined]
+
+    def write_of_settled(self: Any, source_path: str, *args: Any, **kwargs: Any) -> None:
+        if _is_settled(source_path):
+            write(self, source_path, *args, **kwargs)
+
     machinery.cache_from_source = cache_from_source  # type: ignore[assignment]
+    machinery.SourceFileLoader._cache_bytecode = write_of_settled  # type: ignore[attr-defined]
+
+
+def _is_settled(path: str) -> bool:
+    """Whether the next save of a file has another time: Python compares whole seconds, and the size, so that it takes
+    the bytecode of the first of two saves within a second."""
+    try:
+        return abs(time.time() - os.stat(path).st_mtime) > _SETTLED
+    except OSError:
+        return True
 
 
 def _own() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -12,6 +13,7 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from . import (
     main_block,
     obstacles,
     programs,
+    read_files,
     script_arguments,
     stacks,
     text_warnings,
@@ -228,6 +231,7 @@ def load(
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
     programs.turn_off()
     stacks.make_quick()
+    read_files.note()
     with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules(path, text):
         for left in reversed(range(_MOST_TRIES)):
             try:
@@ -349,10 +353,11 @@ def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleTy
 
 
 def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
-    """Imports besides the modules in ``known``: files of the workspace, and installed modules in import order.
+    """Imports besides the modules in ``known``: files, with those that were read, and installed modules in import
+    order.
 
-    When one of the files changes, or is created if an import looked for it, the result is out of date. The modules are
-    worth importing before the next job.
+    When one of the files changes, or is created if it was looked for, the result is out of date. The modules are worth
+    importing before the next job.
     """
     finder = next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
     files, packages = set(), []
@@ -362,10 +367,22 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
             continue
         if "site-packages" in file or "dist-packages" in file:
             packages.append(name)
-        elif any(is_inside(file, root) for root in finder.roots):
+        elif not _is_installed(file):  # also outside of the workspace: installed as editable, by PYTHONPATH
             files.add(file)
     files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
+    files.update(path for path in read_files.noted() if any(is_inside(path, root) for root in finder.roots))
     return sorted(files), packages
+
+
+def _is_installed(file: str) -> bool:
+    """Whether it comes with Python, or with FX Lens."""
+    return any(is_inside(file, root) for root in _installations())
+
+
+@functools.cache
+def _installations() -> set[str]:
+    own = [os.path.dirname(sys.modules[name].__file__ or "") for name in ("fxlens", "fxlib")]
+    return {*own, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 
 
 def _is_missing(name: str) -> bool:
