@@ -189,7 +189,8 @@ def test_a_file_that_the_code_reads_counts_as_one_that_it_imports(client: Client
     for asks in ("true", "false", "true"):
         config.write_text(asks)
         client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": config.as_uri(), "type": 2}]})
-        assert ("FX101" in codes(client.diagnostics(uri))) is (asks == "true")
+        while ("FX101" in codes(client.diagnostics(uri))) is not (asks == "true"):
+            continue  # those of the text before, once its fixes are proven; in the end it times out
     client.close(uri)
 
 
