@@ -140,6 +140,10 @@ QUESTIONS = {
     "cost": ("cost", OWN),
     "lowered": ("lower", {**OWN, "engine": "onnxruntime"}),
     "nowhere": ("diagnose", {"file": "nowhere.py"}),
+    "misspelt": ("diagnose", {**NET, "model": "Gatt"}),
+    "half-typed": ("diagnose", {**NET, "model": "Gate", "text": BROKEN + "def broken(:\n"}),
+    "misspelt, half-typed": ("diagnose", {**NET, "model": "Gatt", "text": BROKEN + "def broken(:\n"}),
+    "raises": ("diagnose", {**NET, "model": "Gate", "text": BROKEN + "raise ValueError\n"}),
     "long": ("diagnose", LONG),
     "read on": ("diagnose", {**LONG, "start": 7}),
     "whole": ("diagnose", {**LONG, "max_bytes": 100_000}),
@@ -205,6 +209,14 @@ def test_a_diagnosis_is_about_the_text_that_it_names(answers: dict[str, Any]):
     assert [each["code"] for each in unsaved["findings"]] == ["FX101"] and unsaved["unsaved"] is True
     assert unsaved["version"] == hashlib.sha256(FIXED.encode()).hexdigest()[:12] and "modified" not in unsaved
     assert "nowhere.py cannot be read: No such file" in answers["nowhere"]
+
+
+def test_a_model_that_the_file_does_not_have_is_not_one_without_findings(answers: dict[str, Any]):
+    """What is wrong with the whole file is so for each of its models."""
+    for asked in ("misspelt", "misspelt, half-typed"):
+        assert answers[asked].endswith("net.py has no model Gatt; its models: Gate"), answers[asked]
+    assert [each["code"] for each in answers["half-typed"]["findings"]] == ["FX308"]
+    assert {each["code"] for each in answers["raises"]["findings"]} == {"FX120", "FX101", "FX301"}
 
 
 def test_fixes_are_a_proven_diff_or_the_edits_of_a_line(answers: dict[str, Any]):
@@ -316,6 +328,13 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     (diagnosis,) = ask(folder, ("diagnose", STUDY), trust=False)
     found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
     assert (found["cell"], found["range"]["start"]["line"]) == (2, 15) and not (folder / "marks.ran").exists()
+    half = {"file": "net.py", "text": f"# %%\n%time f()\n{BROKEN}def broken(:\n"}
+    named = ({**half, "model": "Gate"}, {**half, "model": "Gatt"})
+    whole, own, misspelt = ask(folder, *(("diagnose", each) for each in (half, *named)), trust=False)
+    for diagnosis in (whole, own):
+        assert {"FX308", "FX101"} <= {each["code"] for each in diagnosis["findings"]}
+        assert all(each["range"]["start"]["line"] > 1 for each in diagnosis["findings"])
+    assert misspelt.endswith("net.py has no model Gatt; its models: Gate")
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
     assert diagnosis["findings"] and "the only folder that is trusted" in refused
     assert not outside.with_suffix(".ran").exists()
