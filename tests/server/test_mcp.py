@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from check_command import BROKEN
+from processes import descendants, gone
 from test_notebooks import notebook
 from warm_python import warm_fxlens
 
@@ -356,19 +360,46 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path):
     assert done.returncode == 2 and "pip install 'fxlens[mcp]'" in done.stderr
 
 
-def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
-    """The SDK drops messages that it cannot decode; a file name may contain a lone surrogate."""
-    (tmp_path / "net.py").write_text(SMALL)
+def messages(file: str) -> bytes:
+    """The first lines of a client, which asks for a diagnosis of this file."""
     hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    asked = {"name": "diagnose", "arguments": {"file": "\ud800\U0001d11e.py"}}
-    messages = [
+    asked = {"name": "diagnose", "arguments": {"file": file}}
+    said = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked},
     ]
+    return b"".join(json.dumps(each).encode() + b"\n" for each in said)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_it_ends_when_it_is_interrupted_while_a_model_runs(tmp_path):
+    (tmp_path / "net.py").write_text(f"open('runs', 'w')\nwhile True:\n    pass\n\n{SMALL}")
+    command = [sys.executable, "-m", "fxlens", "mcp", "--trust"]
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, preexec_fn=heard, start_new_session=True, **pipes) as process:
+        try:
+            process.stdin.write(messages("net.py"))
+            process.stdin.flush()
+            until = time.monotonic() + 60
+            while not (tmp_path / "runs").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            started = descendants(process.pid)
+            assert started and (tmp_path / "runs").exists()
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+            assert process.wait(5) == 130 and process.stderr.read() == b""
+            assert gone(started, 5) == []
+        finally:
+            process.kill()
+
+
+def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
+    """The SDK drops messages that it cannot decode; a file name may contain a lone surrogate."""
+    (tmp_path / "net.py").write_text(SMALL)
     with subprocess.Popen(warm_fxlens("mcp"), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+        process.stdin.write(messages("\ud800\U0001d11e.py"))
         process.stdin.flush()
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.stdin.close()
