@@ -135,7 +135,7 @@ SERVER_BELOW = {
     "ipc": (),
     "overlays": ("record",),
     "passes": ("record",),
-    "syntax": ("record", "rules"),
+    "syntax": ("record", "rules", "sources"),
     "rules": ("record",),
     "views": ("record", "answers", "sources", "rules"),
     "host": ("record", "sources", "ipc"),

@@ -8,6 +8,9 @@ from xml.sax.saxutils import escape
 
 from fxlib.lowering.difference import in_words, told
 
+SVG = '<svg class="fxlib-benchmark" xmlns="http://www.w3.org/2000/svg"'
+"""The beginning of each plot; by the class, `fxlens bench` knows which file it may replace."""
+
 
 @dataclass
 class Measurement:
@@ -183,12 +186,12 @@ class BenchmarkReport:
         rows = [row for row in self.rows if row.times_ms]
         if not rows:
             text = '<text x="8" y="20">no measurements</text>'
-            return f'<svg xmlns="http://www.w3.org/2000/svg" width="400" height="30">{text}</svg>'
+            return f'{SVG} width="400" height="30">{text}</svg>'
         longest = max(row.percentile(0.9) for row in rows)
         left, width, step = 190, 420, 26
         height = step * len(rows) + 46
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 130} {height}" '
+            f'{SVG} viewBox="0 0 {left + width + 130} {height}" '
             'font-family="sans-serif" '
             f'font-size="12" fill="currentColor" role="img" '
             f'aria-label="{escape(self.model)}: time of one call by variant">'

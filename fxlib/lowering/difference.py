@@ -51,10 +51,9 @@ def _kinds(spec: Any) -> Any:
     """The types of nested containers. A graph returns lists and dicts of its own types."""
     if spec.is_leaf():
         return None
-    kind = next((base for base in (list, dict) if issubclass(spec.type, base)), spec.type)
-    if kind is namedtuple:
-        kind = spec.context
-    elif kind is torch.Size:  # a part returns sizes that may change as a tuple
+    kind = spec.context if spec.type is namedtuple else spec.type  # pytree has the function there
+    kind = next((base for base in (list, dict) if issubclass(kind, base)), kind)
+    if kind is torch.Size:  # a part returns sizes that may change as a tuple
         kind = tuple
     return kind, tuple(map(_kinds, spec.children()))
 

@@ -65,6 +65,26 @@ def test_wrap_goes_into_the_file_that_calls(client, workspace):
     assert client.edit(uri, mended) == []
 
 
+def test_a_file_that_is_gone_is_not_written_anew_with_a_part_of_its_text(client, workspace):
+    helper, path = workspace / "gone_helper.py", workspace / "uses_gone.py"
+    helper.write_text("import torch\n\n\ndef halved(x):\n    if x.sum() > 0:\n        x = x / 2\n    return x\n")
+    path.write_text(
+        "import torch\nfrom torch import nn\n\nfrom gone_helper import halved\n\n\n"
+        "# fxlens: Net() <- torch.ones(3, 2)\nclass Net(nn.Module):\n"
+        "    def forward(self, x):\n        return halved(x) + 1\n"
+    )
+    uri = client.open(path)
+    (found,) = client.diagnostics(uri)
+
+    def edits_helper() -> list[str]:
+        actions = client.actions(uri, found)
+        return [each["title"] for each in actions if helper.as_uri() in each.get("edit", {}).get("changes", {})]
+
+    assert len(edits_helper()) == 2
+    helper.unlink()
+    assert edits_helper() == []
+
+
 def test_a_fix_that_moves_the_problem_says_so_and_is_not_preferred(client, workspace):
     text = "import torch\nfrom torch import nn\n\n\n# fxlens: Net() <- torch.ones(3, 2)\nclass Net(nn.Module):\n"
     text += "    def forward(self, x):\n        y = x[0]\n        for i in range(len(x)):\n            y = y + x[i]\n"

@@ -33,6 +33,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_baseline_is_a_file_and_writing_it_makes_no_report(project: Path):
+    for given in (("--format", "json", "--output", "out.json"), ("--statistics",), ("--diff",), ("--format", "json")):
+        done = fxlens("check", "src", "--write-baseline", *given, cwd=project)
+        assert (done.returncode, done.stdout) == (2, "") and "--write-baseline writes no report" in done.stderr
+    for other in ("src", os.devnull):
+        done = fxlens("check", "src", "--baseline", other, cwd=project)
+        assert done.returncode == 2 and done.stderr == f"fxlens: {other}: not an ordinary file\n"
+
+
 def test_only_what_is_new_fails_and_what_is_gone_is_reported(project: Path):
     net = project / "src" / "net.py"
     check = ("check", "src", "--quick", "--baseline", "known.json")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from check_command import BROKEN
+from processes import descendants, gone
 from test_notebooks import notebook
 from warm_python import warm_fxlens
 
@@ -140,6 +144,10 @@ QUESTIONS = {
     "cost": ("cost", OWN),
     "lowered": ("lower", {**OWN, "engine": "onnxruntime"}),
     "nowhere": ("diagnose", {"file": "nowhere.py"}),
+    "misspelt": ("diagnose", {**NET, "model": "Gatt"}),
+    "half-typed": ("diagnose", {**NET, "model": "Gate", "text": BROKEN + "def broken(:\n"}),
+    "misspelt, half-typed": ("diagnose", {**NET, "model": "Gatt", "text": BROKEN + "def broken(:\n"}),
+    "raises": ("diagnose", {**NET, "model": "Gate", "text": BROKEN + "raise ValueError\n"}),
     "long": ("diagnose", LONG),
     "read on": ("diagnose", {**LONG, "start": 7}),
     "whole": ("diagnose", {**LONG, "max_bytes": 100_000}),
@@ -205,6 +213,14 @@ def test_a_diagnosis_is_about_the_text_that_it_names(answers: dict[str, Any]):
     assert [each["code"] for each in unsaved["findings"]] == ["FX101"] and unsaved["unsaved"] is True
     assert unsaved["version"] == hashlib.sha256(FIXED.encode()).hexdigest()[:12] and "modified" not in unsaved
     assert "nowhere.py cannot be read: No such file" in answers["nowhere"]
+
+
+def test_a_model_that_the_file_does_not_have_is_not_one_without_findings(answers: dict[str, Any]):
+    """What is wrong with the whole file is so for each of its models."""
+    for asked in ("misspelt", "misspelt, half-typed"):
+        assert answers[asked].endswith("net.py has no model Gatt; its models: Gate"), answers[asked]
+    assert [each["code"] for each in answers["half-typed"]["findings"]] == ["FX308"]
+    assert {each["code"] for each in answers["raises"]["findings"]} == {"FX120", "FX101", "FX301"}
 
 
 def test_fixes_are_a_proven_diff_or_the_edits_of_a_line(answers: dict[str, Any]):
@@ -316,6 +332,13 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     (diagnosis,) = ask(folder, ("diagnose", STUDY), trust=False)
     found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
     assert (found["cell"], found["range"]["start"]["line"]) == (2, 15) and not (folder / "marks.ran").exists()
+    half = {"file": "net.py", "text": f"# %%\n%time f()\n{BROKEN}def broken(:\n"}
+    named = ({**half, "model": "Gate"}, {**half, "model": "Gatt"})
+    whole, own, misspelt = ask(folder, *(("diagnose", each) for each in (half, *named)), trust=False)
+    for diagnosis in (whole, own):
+        assert {"FX308", "FX101"} <= {each["code"] for each in diagnosis["findings"]}
+        assert all(each["range"]["start"]["line"] > 1 for each in diagnosis["findings"])
+    assert misspelt.endswith("net.py has no model Gatt; its models: Gate")
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
     assert diagnosis["findings"] and "the only folder that is trusted" in refused
     assert not outside.with_suffix(".ran").exists()
@@ -337,19 +360,46 @@ def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path):
     assert done.returncode == 2 and "pip install 'fxlens[mcp]'" in done.stderr
 
 
-def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
-    """The SDK drops messages that it cannot decode; a file name may contain a lone surrogate."""
-    (tmp_path / "net.py").write_text(SMALL)
+def messages(file: str) -> bytes:
+    """The first lines of a client, which asks for a diagnosis of this file."""
     hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    asked = {"name": "diagnose", "arguments": {"file": "\ud800\U0001d11e.py"}}
-    messages = [
+    asked = {"name": "diagnose", "arguments": {"file": file}}
+    said = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked},
     ]
+    return b"".join(json.dumps(each).encode() + b"\n" for each in said)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_it_ends_when_it_is_interrupted_while_a_model_runs(tmp_path):
+    (tmp_path / "net.py").write_text(f"open('runs', 'w')\nwhile True:\n    pass\n\n{SMALL}")
+    command = [sys.executable, "-m", "fxlens", "mcp", "--trust"]
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, preexec_fn=heard, start_new_session=True, **pipes) as process:
+        try:
+            process.stdin.write(messages("net.py"))
+            process.stdin.flush()
+            until = time.monotonic() + 60
+            while not (tmp_path / "runs").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            started = descendants(process.pid)
+            assert started and (tmp_path / "runs").exists()
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+            assert process.wait(5) == 130 and process.stderr.read() == b""
+            assert gone(started, 5) == []
+        finally:
+            process.kill()
+
+
+def test_half_a_surrogate_in_a_question_has_an_answer(tmp_path):
+    """The SDK drops messages that it cannot decode; a file name may contain a lone surrogate."""
+    (tmp_path / "net.py").write_text(SMALL)
     with subprocess.Popen(warm_fxlens("mcp"), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
+        process.stdin.write(messages("\ud800\U0001d11e.py"))
         process.stdin.flush()
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.stdin.close()

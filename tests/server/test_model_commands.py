@@ -200,6 +200,8 @@ def test_engines_are_those_of_the_table(folder: Path) -> None:
 
 
 def test_bench_measures_and_draws(folder: Path) -> None:
+    (folder / "plot.svg").symlink_to(folder / "plots" / "net.svg")
+    (folder / "plots").mkdir()
     done = fxlens(
         folder, "bench", "net.py::Net", "--variants", "generated", "onnxruntime", "openvino", "--rounds", "3",
         "--batch", "1", "4", "--threads", "1", "--format", "json", "--svg", "plot.svg",
@@ -216,7 +218,22 @@ def test_bench_measures_and_draws(folder: Path) -> None:
     assert "self.conv(x)" in MODEL.splitlines()[layers["conv"]["span"][1] - 1]
     assert "Convolution" in {kernel for layer in rows["openvino", 1]["layers"] for kernel in layer["kernels"]}
     assert not rows["eager", 1]["layers"] and not rows["onnxruntime", 4]["layers"]
-    assert (folder / "plot.svg").read_text().startswith("<svg")
+    assert (folder / "plots" / "net.svg").read_text().startswith("<svg")
+    assert (folder / "plot.svg").is_symlink()
+    done = fxlens(folder, "bench", "nothing.py", "--svg", "plot.svg")
+    assert done.returncode == 2 and "FX Lens did not write it" not in done.stderr, "its own plot may be replaced"
+
+
+def test_a_plot_replaces_no_other_file_and_no_link_even_where_the_run_fails(folder: Path) -> None:
+    drawing, link = folder / "drawing.svg", folder / "plot.svg"
+    drawing.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    link.symlink_to(folder / "net.svg")
+    done = fxlens(folder, "bench", "net.py::Net", "--svg", "drawing.svg")
+    assert done.returncode == 2 and done.stderr.endswith("Choose another file, or replace it with --force\n"), done
+    done = fxlens(folder, "bench", "nothing.py", "--svg", "drawing.svg", "--force")
+    assert "nothing.py" in done.stderr and "drawing.svg" not in done.stderr and drawing.read_text().startswith("<svg")
+    done = fxlens(folder, "bench", "nothing.py", "--svg", "plot.svg")
+    assert done.returncode == 2 and link.is_symlink() and not link.exists(), done
 
 
 def test_bench_tells_the_slowest_layers_and_their_lines(folder: Path) -> None:

@@ -3,9 +3,14 @@ registries and bases of packages that are not there, weights that nothing can do
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fxlens.worker import construct
+from fxlens.worker.assume import annotated
+from fxlens.worker.assume.places import NOTHING
 from strangers import HEAD, judged
 
 LAYER = """        self.layer = nn.Linear({width}, 4)
@@ -322,6 +327,29 @@ from settings import Settings
 settings = Settings().parse()
 network = create(settings)
 """,
+    # a default that says that a configuration has to give the value, of a package that is not there
+    "demanding.py": "import gin\n"
+    + HEAD
+    + """
+
+class Wide(nn.Module):
+    def __init__(self, width=gin.REQUIRED):
+        super().__init__()
+        self.layer = nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@gin.configurable
+class Demanding(Wide):
+    def __init__(self, heads=gin.REQUIRED, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = nn.MultiheadAttention(8, heads, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(self.attention(x, x, x)[0])
+""",
     # a base that is not there, and what it has
     "head.py": HEAD
     + """from fxlens_no_such_package.heads import BaseHead
@@ -343,7 +371,7 @@ JUDGED = {
     "keywords.py::Keywords": "assumed", "stages.py::Stages": "workspace", "spread.py::Spread": "workspace",
     "registered.py::Registered": "default", "registered.py::Entered": "default", "single.py::Single": "assumed",
     "readonly.py::ReadOnly": "instance", "halved.py::There": "default", "fit.py::Fit": "default",
-    "pretrained.py::Pretrained": "default", "noise.py::Noise": "assumed",
+    "demanding.py::Demanding": "assumed", "pretrained.py::Pretrained": "default", "noise.py::Noise": "assumed",
     "finding/networks/deep_wide_network.py::DeepWideNetwork": "workspace",
 }  # fmt: skip
 
@@ -352,6 +380,18 @@ JUDGED = {
 def test_judged(checked: dict[str, Any], name: str):
     assert (checked[name]["status"], checked[name]["construct"]["source"]) == ("traced", JUDGED[name])
     assert not [each for each in checked[name.partition("::")[0]] if each["severity"] == "error"]
+
+
+def test_where_gin_is_there_its_default_is_none_either(monkeypatch: pytest.MonkeyPatch):
+    required = object()
+    monkeypatch.setitem(sys.modules, "gin.config", SimpleNamespace(REQUIRED=required))
+
+    class Net:
+        def __init__(self, width=required, depth=2):
+            pass
+
+    assert construct.required_arguments(Net) == ["width"]
+    assert annotated.fields(Net) == {"width": (NOTHING, NOTHING), "depth": (NOTHING, 2)}
 
 
 def test_a_table_is_taken_as_it_is(checked: dict[str, Any]):

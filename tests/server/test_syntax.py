@@ -200,6 +200,8 @@ def test_half_typed_text_keeps_the_other_findings():
     assert [c[0] for c in codes(text)] == ["FX101", "FX120"]
     text = file_of("y = len(x)\nif x.sum() >")
     assert [c[0] for c in codes(text)] == ["FX120"]
+    for last in ("if (:", "class Other(:"):
+        assert [c[0] for c in codes(file_of("return len(x)") + "\n" + last)] == ["FX120"]
     assert analyse("def (((", "a.py") == [] and analyse("", "a.py") == [] and analyse("\0", "a.py") == []
 
 

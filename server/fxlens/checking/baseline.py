@@ -59,7 +59,8 @@ class Baseline:
             found = said["findings"]
             files = {name: Counter(dict(map(_read, entries))) for name, entries in found.items()}
         except OSError as error:
-            raise CannotCheck(f"{path}: {error.strerror}. --write-baseline creates it") from None
+            hint = ". --write-baseline creates it" if isinstance(error, FileNotFoundError) else ""
+            raise CannotCheck(f"{path}: {error.strerror}{hint}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CannotCheck(f"{path} is not a baseline of fxlens check") from None
         return cls(path, files, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from fxlens.sources.files import read_bytes
 
 from . import model_command, options
+
+_MARK = b'class="fxlib-benchmark"'
+"""Is at the start of each plot."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a plot to this file")
+    parser.add_argument("--force", action="store_true", help="also replace a file that is not a plot of fxlens bench")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,15 +57,17 @@ def run(arguments: argparse.Namespace) -> int:
         name: getattr(arguments, name)
         for name in ("variants", "without", "batches", "threads", "rounds", "seconds", "layers")
     }
-    if arguments.svg and arguments.svg.exists() and b"<svg" not in _start(arguments.svg):
-        print(f"fxlens: {arguments.svg} exists and is not a plot. Choose another file", file=sys.stderr)
+    svg: Path | None = arguments.svg
+    if svg and svg.exists() and not arguments.force and _MARK not in _start(svg):
+        hint = "Choose another file, or replace it with --force"
+        print(f"fxlens: {svg} exists, and FX Lens did not write it. {hint}", file=sys.stderr)
         return 2
-    if arguments.svg and not _written(arguments.svg, None):  # before anything is timed
+    if svg and not _written(svg, None):  # before anything is timed
         return 2
     result = model_command.printed("bench", arguments, chosen)
     if result is None:
         return 2
-    if arguments.svg and not _written(arguments.svg, result["svg"]):
+    if svg and not _written(svg, result["svg"]):
         return 2
     return 0
 
@@ -71,8 +78,9 @@ def _written(path: Path, text: str | None) -> bool:
         if text is not None:
             path.write_text(text, encoding="utf-8")
         elif not path.exists():
-            path.touch()
-            path.unlink()
+            target = Path(os.path.realpath(path))  # a link stays, even one to nothing
+            target.touch(exist_ok=False)
+            target.unlink()
         else:
             path.open("ab").close()
     except OSError as error:

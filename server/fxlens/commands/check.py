@@ -104,6 +104,12 @@ def run(arguments: argparse.Namespace) -> int:
         known = _baseline(arguments)
         if arguments.statistics and arguments.format not in ("text", "json"):
             raise CannotCheck("--statistics works with --format text or json only")
+        if arguments.write_baseline and (
+            arguments.output or arguments.format != "text" or arguments.statistics or arguments.diff
+        ):
+            raise CannotCheck(
+                "--write-baseline writes no report: leave out --output, --format, --statistics and --diff"
+            )
         if arguments.output and is_within(arguments.output, files):
             raise CannotCheck(f"{arguments.output} is one of the files to check; --output would replace it")
         if arguments.output and _is_no_report(arguments.output, known):

@@ -10,7 +10,7 @@ import sys
 from fxlens.host.launch import Launch, find_python
 from fxlens.host.pool import Pool
 
-from . import options
+from . import ending, options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,5 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
             await known.close()
             await pool.close()
 
+    ending.at_once()
     asyncio.run(serve())
     return 0

@@ -12,7 +12,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from . import ending
 
 _LAST_SECONDS = 10.0
 """Seconds from the end of the input to the end of the server."""
@@ -54,15 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     gc.freeze()
     gc.enable()
 
-    def end(number: int, frame: Any) -> None:
-        """Exit without waiting for the thread that reads the input, as Python would. The workers end when this process
-        does."""
-        temporary.remove_all()
-        output.close(1.0)
-        os._exit(128 + number)
-
-    for name in ("SIGINT", "SIGTERM"):
-        signal.signal(getattr(signal, name), end)
+    ending.at_once(lambda: output.close(1.0))
     if hasattr(faulthandler, "register"):
         # If a server does not answer, `kill -USR1` shows what it is doing.
         faulthandler.register(signal.SIGUSR1)

@@ -39,7 +39,11 @@ def is_current(ls: FxLensServer, document: Document, fix: Fix) -> bool:
     began = document.record_began
     for path in {edit["file"] for edit in fix["edits"] if key(edit["file"]) != key(document.path)}:
         edited = ls.session.edited(path)
-        if began is None or (edited is None and not os.path.exists(path)):
+        if edited is None and not os.path.exists(path):
+            if _writes_anew(fix, path):
+                continue
+            return False
+        if began is None:
             continue
         if files.changed_since(path, began.of_files) if edited is None else edited > began.clock:
             return False
@@ -60,9 +64,19 @@ def workspace_edit(ls: FxLensServer, document: Document, fix: Fix) -> types.Work
     return edits.workspace_edit(ls, changes, new)
 
 
+def _writes_anew(fix: Fix, path: str) -> bool:
+    """Whether a fix creates this file, which only a configuration can be: its edits are those of an empty text."""
+    ends = [(edit["end_line"], edit["end_column"]) for edit in fix["edits"] if edit["file"] == path]
+    return _configures(path) and set(ends) == {(1, 0)}
+
+
+def _configures(path: str) -> bool:
+    return not path.endswith((".py", ".pyi", ".ipynb"))
+
+
 def project_file(fix: Fix) -> str | None:
     """The configuration that a fix changes, which the user must see, since it affects the whole project."""
-    return next((edit["file"] for edit in fix["edits"] if not edit["file"].endswith((".py", ".pyi", ".ipynb"))), None)
+    return next((edit["file"] for edit in fix["edits"] if _configures(edit["file"])), None)
 
 
 def show(ls: FxLensServer, document: Document, fix: Fix) -> types.Command | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fxlens.checking.checker import Checked
 from fxlens.checking.files import CannotCheck
 from fxlens.record import Finding, Fix, Located, Node, Target
-from fxlens.sources import files, positions
+from fxlens.sources import files, positions, targets
 from fxlens.sources.cell import Nowhere, cells_of
 from fxlens.sources.notebook import Notebook, line_of
 from fxlens.sources.paths import key
+from fxlens.syntax.recover import parse_tolerantly
 from fxlens.views import finding_place
 from fxlens.views.fixes import best_fixes
 
@@ -22,10 +23,12 @@ Answer = dict[str, Any]
 
 
 def diagnosis(file: Checked, model: str | None, start: int) -> Answer:
-    """The models of a file and their findings; from a ``start`` on only the latter."""
-    targets = [each for each in file.record["targets"] if model in (None, each["name"])]
-    findings = [each for each in file.findings if model in (None, each["target"])]
-    models = [_model(file, each) for each in targets]
+    """The models of a file and their findings; from a ``start`` on only the latter. Findings of the whole file, such as
+    a failed import, are those of each model.  Raises CannotCheck if there is no such model."""
+    if model is not None:
+        _demand(file, model)
+    findings = [each for each in file.findings if model is None or each["target"] in (None, model)]
+    models = [_model(file, each) for each in file.record["targets"] if model in (None, each["name"])]
     for each in models:
         if any(found["target"] == each["model"] for found in findings):
             each.pop("reason", None)  # a finding has it
@@ -144,11 +147,28 @@ def lowered(path: str, result: Mapping[str, Any], notebook: Notebook | None, sta
 
 def named(file: Checked, model: str | None) -> Target:
     """The model of this name, or the last one that has a graph.  Raises CannotCheck."""
-    targets = [each for each in file.record["targets"] if model in (None, each["name"])]
-    if not targets:
-        known = ", ".join(each["name"] for each in file.record["targets"]) or "none"
-        raise CannotCheck(f"{file.path} has no model{f' {model}' if model else ''}; its models: {known}")
-    return ([each for each in targets if each["nodes"]] or targets)[-1]
+    found = [each for each in file.record["targets"] if model in (None, each["name"])]
+    if not found:
+        raise _unknown(file, model, [each["name"] for each in file.record["targets"]])
+    return ([each for each in found if each["nodes"]] or found)[-1]
+
+
+def _demand(file: Checked, model: str) -> None:
+    """Raises CannotCheck if a file has no such model. Of a file that was not executed, or whose execution failed, every
+    class that may be a model counts."""
+    known = [each["name"] for each in file.record["targets"]]
+    if not known and (file.record["torch"] is None or any(each["target"] is None for each in file.findings)):
+        tree, _ = parse_tolerantly(file.text)
+        if tree is None:
+            return
+        known = [name for name, node in targets.classes(tree) if targets.may_be_model(node)]
+    if model not in known:
+        raise _unknown(file, model, known)
+
+
+def _unknown(file: Checked, model: str | None, known: Sequence[str]) -> CannotCheck:
+    name = f" {model}" if model else ""
+    return CannotCheck(f"{file.path} has no model{name}; its models: {', '.join(known) or 'none'}")
 
 
 def fitted(head: Answer, answer: Answer, most: int) -> str:

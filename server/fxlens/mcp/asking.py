@@ -23,8 +23,9 @@ from fxlens.ipc.request import Limits
 from fxlens.record import empty_record
 from fxlens.sources.files import LONG, read_source
 from fxlens.sources.notebook import Notebook, python_of
+from fxlens.sources.parsing import without_magics
 from fxlens.sources.paths import is_within, key
-from fxlens.syntax import analyse
+from fxlens.syntax import without_running
 
 _TRIES = 3  # of a file that is saved while it is being traced
 _MODEL_SECONDS = 600.0
@@ -110,7 +111,8 @@ class Asking:
                 if len(text) > LONG:
                     raise CannotCheck(f"{path} has more than {LONG:,} characters, too many to be read without running")
                 python, notebook = _python(path, text)
-                found = [*analyse(python, path), *(notebook.problems(path) if notebook else ())]
+                python = without_magics(python)
+                found = [*without_running(python, path), *(notebook.problems(path) if notebook else ())]
                 return Checked(path, python, empty_record(path), found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)

@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fxlens.record import Finding
+from fxlens.sources.parsing import syntax_problem
 
 from .problems import Problems
 from .recover import parse_tolerantly
 from .scope import File
 from .walk import Walk
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "without_running"]
+
+
+def without_running(text: str, path: str) -> list[Finding]:
+    """All that is known of a file that is not executed: that it does not parse, and what `analyse` finds."""
+    problem = syntax_problem(text, path)
+    return [*([problem] if problem else []), *analyse(text, path)]
 
 
 def analyse(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:

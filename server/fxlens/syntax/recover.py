@@ -38,8 +38,8 @@ def _culprit(error: SyntaxError, lines: list[str], dropped: set[int]) -> int | N
     if isinstance(error, IndentationError) and "expected an indented block" in (error.msg or ""):
         # A header without a block: leave out the header.
         found = re.search(r"on line (\d+)", error.msg)
-        if found:
-            line = int(found[1])
+        if found and (line := int(found[1])) in dropped:
+            return line  # the `if 1:` that replaces it has no block either
     while line >= 1 and (line in dropped or not lines[line - 1].strip()):
         line -= 1
     return line if line >= 1 else None

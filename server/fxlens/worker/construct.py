@@ -23,6 +23,8 @@ from fxlens.sources.targets import ASKED, FOUND, ORDER, Source, Target
 
 from . import alone, assumed, fallbacks, hub, network, text_warnings, tokenizers
 from .assume import sandbox
+from .assume.annotated import default_of
+from .assume.places import NOTHING
 from .errors import brief
 from .scope import AttrDict, class_named, scope, spelled
 
@@ -271,7 +273,7 @@ def required_arguments(kind: type) -> list[str]:
             break
     else:
         return []
-    return [each.name for each in parameters if each.default is inspect.Parameter.empty and each.kind not in variable]
+    return [each.name for each in parameters if default_of(each) is NOTHING and each.kind not in variable]
 
 
 def evaluate(namespace: ModuleType, source: Source, kind: type, real: bool = False) -> tuple[Any, bool]:

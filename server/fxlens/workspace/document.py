@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fxlens.jobs.fix_all import Fixed
 from fxlens.jobs.names import Names
@@ -18,7 +19,7 @@ from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import files, positions
 from fxlens.sources.files import LONG
 from fxlens.sources.known import Known
-from fxlens.sources.parsing import syntax_problem, without_magics
+from fxlens.sources.parsing import without_magics
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
 
@@ -276,12 +277,7 @@ class Document:
 
     def without_running(self) -> list[Finding]:
         """Findings from reading alone; none for a text that is too long."""
-        if self.is_long:
-            return []
-        problem = syntax_problem(self.text, self.path)
-        if problem is not None:
-            return [problem, *self.read_only()]
-        return read(self.text, self.path)
+        return [] if self.is_long else _syntax().without_running(self.text, self.path)
 
     def read_only(self, targets: Collection[str] | None = None, most: int = LONG) -> list[Finding]:
         """Findings from reading, in some classes or all, on lines that differ from the last trace; none for a text of
@@ -315,8 +311,11 @@ def _untaken(record: Record | None) -> list[Sequence[Untaken]] | None:
 
 def read(text: str, path: str, targets: Collection[str] | None = None) -> list[Finding]:
     """Findings from reading a text, or only in some of its classes."""
-    syntax = importlib.import_module("fxlens.syntax")
-    return syntax.analyse(text, path, targets)
+    return _syntax().analyse(text, path, targets)
+
+
+def _syntax() -> Any:
+    return importlib.import_module("fxlens.syntax")
 
 
 def said_left_alone(finding: Finding) -> Finding:

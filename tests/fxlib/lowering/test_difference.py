@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import namedtuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -84,7 +86,13 @@ def test_large_integers_that_differ_by_one_differ():
     assert difference(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == (2.0, 1.0)
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
 _FLOAT = torch.zeros(3, 5)
+_OTHER = namedtuple("_OTHER", "first second")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +105,9 @@ _FLOAT = torch.zeros(3, 5)
         ((_FLOAT, _FLOAT), (_FLOAT,), "1 tensor instead of 2 tensors", INF),
         ([_FLOAT, {"a": _FLOAT}], (_FLOAT, {"a": _FLOAT}), "a tuple of 2 instead of a list of 2", 0.0),
         (_FLOAT.max(1), tuple(_FLOAT.max(1)), "a tuple of 2 instead of a max of 2", 0.0),
+        (Pair(_FLOAT, 1), Pair(_FLOAT, 1), None, 0.0),
+        (Pair(_FLOAT, 1), _OTHER(_FLOAT, 1), "a _OTHER of 2 instead of a Pair of 2", 0.0),
+        (Pair(_FLOAT, 1), (_FLOAT, 1), "a tuple of 2 instead of a Pair of 2", 0.0),
         (_FLOAT, (_FLOAT,), "a tuple of 1 instead of a tensor", 0.0),
         ((_FLOAT, 3), (_FLOAT, 4), "4 instead of 3", 0.0),
         ((_FLOAT, torch.device("cpu")), (_FLOAT, torch.device("meta")), "device(type='meta') instead of", 0.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -221,6 +222,32 @@ def test_save_and_load(tmp_path, monkeypatch) -> None:
     torch.testing.assert_close(again(x), lowered(x))
     assert again.report.reasons == lowered.report.reasons
     torch.testing.assert_close(lowered(x), model(x), rtol=1e-4, atol=1e-5)  # saving changed nothing
+
+
+class Found(NamedTuple):
+    scores: torch.Tensor
+    parts: Any
+
+
+class Naming(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return Found(y.relu() * 2, [Found(y, {"last": y + 1})])
+
+
+def test_named_tuples_are_returned(tmp_path) -> None:
+    model, x = Naming().eval(), torch.randn(2, 4)
+    lowered = fxlib.lower(model, (x,))
+    assert lowered.engine_parts() and lowered.report.mismatch is None
+    lowered.save(tmp_path / "out")
+    for run in (lowered, load(tmp_path / "out")):
+        found = run(x)
+        assert type(found) is Found and type(found.parts[0]) is Found
+        torch.testing.assert_close(found, model(x))
 
 
 class Noisy(nn.Module):

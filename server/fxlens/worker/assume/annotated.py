@@ -9,6 +9,7 @@ import enum
 import inspect
 import pathlib
 import re
+import sys
 import types
 import typing
 from typing import Any
@@ -20,6 +21,8 @@ _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", dict: "mapping",
 _TEXTS = {
     "int": int, "float": float, "bool": bool, "str": str, "dict": dict, "list": list, "tuple": tuple, "Tensor": None,
 }  # fmt: skip
+
+_REQUIRED = ("gin.REQUIRED", "gin.config.REQUIRED")
 
 
 def unwrapped(note: Any) -> Any:
@@ -170,10 +173,17 @@ def items(note: Any) -> tuple[list[Any], int | None]:
     return args[-1:], None
 
 
+def default_of(parameter: inspect.Parameter) -> Any:
+    """Its default; NOTHING if it has none, or that of gin by which only a configuration can give one."""
+    default = parameter.default
+    if isinstance(default, type):  # a placeholder where gin is missing
+        return NOTHING if default is parameter.empty or vars(default).get("stands_for") in _REQUIRED else default
+    required = getattr(sys.modules.get("gin.config"), "__dict__", {}).get("REQUIRED", NOTHING)
+    return NOTHING if default is required else default
+
+
 def fields(kind: type) -> dict[str, tuple[Any, Any]]:
     """Parameters of a class's constructor: annotation and default of each, NOTHING if there is none."""
-    import sys
-
     namespace = vars(sys.modules.get(kind.__module__, types))
     found = {}
     for name, each in _parameters(kind).items():
@@ -181,7 +191,7 @@ def fields(kind: type) -> dict[str, tuple[Any, Any]]:
         if isinstance(note, str):
             with contextlib.suppress(Exception):
                 note = eval(note, dict(namespace))
-        default: Any = NOTHING if each.default is each.empty else each.default
+        default = default_of(each)
         if default is not NOTHING and type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
             default = _from_factory(kind, name)
         found[name] = (note, default)
