@@ -175,7 +175,7 @@ def test_any_name_of_a_file_can_be_asked_about():
     asked = 0
     for file in files:
         source = Source(str(file), file.read_text(encoding="utf-8"))
-        for node in source.nodes:
+        for node in source.nodes[::3]:
             if isinstance(node, ast.Name | ast.Call):
                 site = Site(None, source, node, lambda path: None)
                 for ask in (is_tensor, is_tuple):
