@@ -134,7 +134,7 @@ CELLS = [
 QUESTIONS = {
     "tools": ("tools", {}),
     "diagnosis": ("diagnose", NET),
-    "unsaved": ("diagnose", {**NET, "text": FIXED}),
+    "unsaved": ("diagnose", {**NET, "text": "\ufeff" + FIXED}),
     "all fixes": ("fix", NET),
     "fixes of a line": ("fix", {**NET, "line": 12}),
     "captures": ("capture", NET),
@@ -332,7 +332,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     (diagnosis,) = ask(folder, ("diagnose", STUDY), trust=False)
     found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
     assert (found["cell"], found["range"]["start"]["line"]) == (2, 15) and not (folder / "marks.ran").exists()
-    half = {"file": "net.py", "text": f"# %%\n%time f()\n{BROKEN}def broken(:\n"}
+    half = {"file": "net.py", "text": f"\ufeff# %%\n%time f()\n{BROKEN}def broken(:\n"}
     named = ({**half, "model": "Gate"}, {**half, "model": "Gatt"})
     whole, own, misspelt = ask(folder, *(("diagnose", each) for each in (half, *named)), trust=False)
     for diagnosis in (whole, own):
