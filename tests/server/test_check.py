@@ -352,6 +352,11 @@ def test_a_file_that_cannot_be_checked_is_an_error(tmp_path: Path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
+def test_an_unknown_width_of_the_terminal_hides_nothing(tmp_path: Path):
+    (tmp_path / "net.py").write_text(BROKEN)
+    assert "FX101" in fxlens("check", "net.py", "--quick", cwd=tmp_path, COLUMNS="0").stdout
+
+
 @pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     import psutil

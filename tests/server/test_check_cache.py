@@ -121,6 +121,40 @@ def test_what_a_file_reads_and_what_it_imports_from_elsewhere_count(tmp_path: Pa
         assert codes() == codes("--no-cache") == found, (config, module)
 
 
+READING = {
+    "executed": "exec(open('bad.py').read())",
+    "executed by its path": "import runpy; BAD = runpy.run_path('bad.py')['BAD']",
+    "loaded by its path": "import importlib.util as u; s = u.spec_from_file_location('bad_', 'bad.py'); "
+    "m = u.module_from_spec(s); s.loader.exec_module(m); BAD = m.BAD",
+    "imported and taken away": "import sys, bad; BAD = bad.BAD; del sys.modules['bad']",
+    "after transformers": "import transformers.configuration_utils as _, pathlib\n"
+    "BAD = int(pathlib.Path('bad.txt').read_text())",
+    "by numpy": "import numpy; BAD = bool(numpy.loadtxt('bad.txt'))",
+    "to be changed": "import builtins; BAD = int(builtins.open('bad.txt', mode='br').read())",
+    "after names that no file has": "\nfor name in ('a\\0b', '\\ud800'):\n    try:\n        open(name)\n"
+    "    except ValueError:\n        pass\nBAD = int(open(file='bad.txt').read())",
+    "pickled": "import copy, pickle; assert pickle.loads(pickle.dumps(open)) is copy.copy(open) is open\n"
+    "BAD = int(open('bad.txt').read())",
+}
+
+
+def test_however_a_file_is_read_it_counts(tmp_path: Path):
+    for number, code in enumerate(READING.values()):
+        model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * len(x) if BAD else x\n"
+        (tmp_path / f"net{number}.py").write_text(f"import os\nfrom torch import nn\n\n{code}\n\n\n{model}")
+
+    def found(*options: str) -> dict[str, list[str]]:
+        done = fxlens("check", ".", "--quick", "--format", "json", "--all", *options, cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        files = {Path(each["path"]).stem: each["findings"] for each in json.loads(done.stdout)["files"]}
+        return {name: [each["code"] for each in files[f"net{number}"]] for number, name in enumerate(READING)}
+
+    for bad in (0, 1):
+        (tmp_path / "bad.py").write_text(f"BAD = {bad}\n")
+        (tmp_path / "bad.txt").write_text(f"{bad}\n")
+        assert found() == {name: ["FX120"] if bad else [] for name in READING}
+
+
 TWICE = """\
 import fxlib, importlib, os, sys
 from pathlib import Path

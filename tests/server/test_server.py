@@ -180,7 +180,7 @@ def test_a_file_of_no_folder_is_only_read_where_nobody_asks_about_it(tmp_path: P
 
 
 def test_a_file_that_the_code_reads_counts_as_one_that_it_imports(client: Client, folder: Path):
-    (config := folder / "config.json").write_text("false")
+    (config := folder / "config.ini").write_text("false")
     text = WITH_IF.replace("import torch\n", "import json\nimport torch\n", 1)
     text = text.replace("class ", f"ASKS = json.load(open({str(config)!r}))\n\n\nclass ", 1).replace(
         "if x", "if ASKS and x"

@@ -79,7 +79,7 @@ def register(server: FxLensServer) -> None:
                 await asyncio.sleep(0)
                 began = time.monotonic()
             path = path_of(change.uri)
-            if path is None or not _counts(path):
+            if path is None or not (_counts(path) or ls.session.is_read(path)):
                 continue
             opened = ls.session.opened_configuration(path) is not None
             if not opened and ls.session.document_at(path) is None:

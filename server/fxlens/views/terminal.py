@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,8 +100,9 @@ def console(out: TextIO, color: bool) -> Console:
             raise
 
     return Piped(
-        file=out, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False, soft_wrap=True
-    )
+        file=out, force_terminal=color, no_color=not color, highlight=False, markup=False, emoji=False, soft_wrap=True,
+        width=shutil.get_terminal_size().columns,  # rich writes nothing at a width of 0, which means unknown
+    )  # fmt: skip
 
 
 def exact(stream: Any) -> Any:

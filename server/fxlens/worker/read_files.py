@@ -1,41 +1,92 @@
 """Files of the workspace that user code reads, such as configurations: a result is out of date when one of them
-changes. Modules are noted where they are imported (`user_file`)."""
+changes.
+
+Python's audit events would report every way of reading, but slow each call of ``id()``, which a trace calls ten
+thousand times.
+"""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
+import importlib._bootstrap_external as machinery
+import inspect
 import io
 import os
+import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _LARGEST = 1 << 20  # bytes: larger ones are data or weights, on which graphs do not depend
-_MOST = 100
-_MODULES = (".py", ".pyc")
+_MOST = 1000
 _open = open
 _read: dict[str, None] = {}
+_written: set[str] = set()
+_roots: tuple[str, ...] = ()
 
 
 class _Noting:
     """``open``. An object, since a function in the body of a class would become a method."""
 
     __name__ = __qualname__ = "open"
+    __module__ = "io"
     __doc__ = open.__doc__
+    __signature__ = inspect.signature(open)
 
     def __call__(self, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
-        if mode in ("r", "rb", "rt") and isinstance(file, (str, bytes, os.PathLike)) and len(_read) < _MOST:
-            _read.setdefault(os.path.abspath(os.fsdecode(file)))
-        return _open(file, mode, *args, **kwargs)
+        try:
+            return _open(file, mode, *args, **kwargs)
+        finally:
+            if isinstance(mode, str):
+                _note(file, _written if any(letter in mode for letter in "wxa+") else _read)
+
+    def __reduce__(self) -> str:
+        return "open"
 
 
-def note() -> None:
-    """From now on."""
-    if not isinstance(builtins.open, _Noting):
-        builtins.open = io.open = _Noting()  # type: ignore[assignment]
+def note(roots: Iterable[str]) -> None:
+    """From now on, what is read below these folders."""
+    global _roots
+    _roots = tuple(os.path.join(os.path.abspath(root), "") for root in roots)
+    if isinstance(builtins.open, _Noting):
+        return
+    noting: Any = _Noting()
+    builtins.open = io.open = noting
+    for module, name in (("bz2", "_builtin_open"), ("lzma", "open"), ("tokenize", "_builtin_open")):
+        if vars(sys.modules.get(module, io)).get(name) is _open:
+            setattr(sys.modules[module], name, noting)
+    openers = getattr(sys.modules.get("numpy.lib._datasource"), "_file_openers", None)
+    if openers is not None:
+        with contextlib.suppress(Exception):
+            openers._load()
+            openers._file_openers[None] = noting
+    io.open_code = _also_noting(io.open_code)
+    # Modules that are executed and not imported, and `pkgutil.get_data`.
+    for owner, name in ((machinery.SourceFileLoader, "path_stats"), (machinery.FileLoader, "get_data")):
+        setattr(owner, name, _also_noting(getattr(owner, name)))
 
 
 def noted() -> list[str]:
-    """The files that were read, or that were looked for and are not there."""
-    return [path for path in _read if not path.endswith(_MODULES) and _may_matter(path)]
+    """The files that were read, or that were to be read and are not there. Those that are written, too, are none."""
+    return [path for path in _read if path not in _written and _may_matter(path)]
+
+
+def _also_noting(function: Callable[..., Any]) -> Callable[..., Any]:
+    def noting(*args: Any) -> Any:
+        _note(args[-1], _read)
+        return function(*args)
+
+    return noting
+
+
+def _note(file: Any, into: Any) -> None:
+    if not isinstance(file, (str, bytes, os.PathLike)) or len(into) >= _MOST:
+        return
+    with contextlib.suppress(Exception):  # the folder that it is relative to is gone, or no file can have this name
+        path = os.path.abspath(os.fsdecode(file))
+        if path.startswith(_roots) and not path.endswith(".pyc") and "\0" not in path:
+            path.encode()
+            into.update({path: None}) if isinstance(into, dict) else into.add(path)
 
 
 def _may_matter(path: str) -> bool:

@@ -231,7 +231,7 @@ def load(
     taken_away = made_folders.taken_away(folder or os.path.dirname(path))
     programs.turn_off()
     stacks.make_quick()
-    read_files.note()
+    read_files.note(finder.roots)
     with PlaceholderFinder(finder.roots) as placeholders, none_required, taken_away, _keeping_modules(path, text):
         for left in reversed(range(_MOST_TRIES)):
             try:
@@ -370,7 +370,7 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
         elif not _is_installed(file):  # also outside of the workspace: installed as editable, by PYTHONPATH
             files.add(file)
     files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
-    files.update(path for path in read_files.noted() if any(is_inside(path, root) for root in finder.roots))
+    files.update(read_files.noted())
     return sorted(files), packages
 
 

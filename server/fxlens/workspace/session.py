@@ -169,6 +169,14 @@ class Session:
         else:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
+    def is_read(self, path: str) -> bool:
+        """Whether the code of an open document has read this file, or may be reading it now."""
+        if any(each.task is not None and not each.task.done() for each in self.documents.values()):
+            return True
+        records = [each.record for each in self.documents.values() if each.record is not None]
+        alike = [file for each in records for file in each["files"] if file.endswith(os.path.basename(path))]
+        return bool(alike) and key(path) in map(key, alike)
+
     def configuration_opened(self, path: str, text: str | None) -> None:
         """A project's configuration was opened with this text, or closed (None): unsaved text counts, too."""
         if self._environment.open_configuration(path, text):

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import textwrap
 import time
+import weakref
 
 import pytest
 import torch
+from fxlens.recording.agent.describe import Description
 from fxlens.sources import recorded as examples
 from warm_python import warm_fxlens
 
@@ -174,6 +176,14 @@ def test_interrupted_and_ended_after_some_calls(workspace):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     assert len(recorded(workspace)) == 3
+
+
+def test_what_cannot_be_written_is_left_out_of_a_construction():
+    """Else its calls would be those of a construction that can."""
+    gone = weakref.proxy(type("Gone", (), {})())
+    for value in (10**5000, {"deep": [10**5000]}, gone):
+        described = Description(weakref.WeakKeyDictionary())
+        assert described.call("Net", (4,), {"extra": value}) == "Net(4, extra=...)" and described.missing, value
 
 
 def test_compiled_and_traced_models_stay_as_they_are(workspace):

@@ -37,9 +37,17 @@ class Description:
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The text between the parentheses of a call."""
-        parts = [self.of(value, f"argument {number}") for number, value in enumerate(args, 1)]
-        parts += [f"{name}={self.of(value, name)}" for name, value in kwargs.items()]
+        parts = [self._of_any(value, f"argument {number}") for number, value in enumerate(args, 1)]
+        parts += [f"{name}={self._of_any(value, name)}" for name, value in kwargs.items()]
         return ", ".join(parts)
+
+    def _of_any(self, value: Any, where: str) -> str:
+        """The same as `of` for a value that may raise whatever it is asked: a reference to what is gone, a number of
+        thousands of digits."""
+        try:
+            return self.of(value, where)
+        except Exception:
+            return self._hole(where, value)
 
     def of(self, value: Any, where: str, depth: int = 0) -> str:
         """An expression for ``value``; ``where`` names its argument."""
