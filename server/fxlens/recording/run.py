@@ -175,7 +175,7 @@ def save(path: str, found: examples.Examples, folder: str) -> list[str]:
             before = read_source(path) if os.path.exists(path) else None
             kept, notes = examples.without_outdated(read(path), folder)
             with contextlib.suppress(Changed):
-                text = examples.write(examples.merged(kept, found))
+                text = examples.write(examples.merged(kept, found), before or "")
                 if before is None:
                     write_after(path, None, text.encode())
                 else:

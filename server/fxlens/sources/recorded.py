@@ -206,9 +206,11 @@ def _takes(function: ast.FunctionDef, call: str) -> bool:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-def write(examples: Examples) -> str:
-    """The text of the file: sorted, one line for each call."""
-    parts = [HEADER]
+def write(examples: Examples, before: str = "") -> str:
+    """The text of the file: sorted, one line for each call. Comments in the text ``before`` come first."""
+    own = HEADER.splitlines()
+    comments = [line for line in before.splitlines() if line.startswith("#") and line not in own]
+    parts = [HEADER, *(f"{line}\n" for line in comments)]
     for key in sorted(examples):
         for example in examples[key]:
             parts.append(f"\n[[{quoted(key)}]]\n")

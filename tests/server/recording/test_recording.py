@@ -125,6 +125,7 @@ def test_constructions_and_calls_of_runs(workspace, monkeypatch):
     first = (workspace / examples.NAME).read_text()
     record(workspace)
     assert (workspace / examples.NAME).read_text() == first
+    (workspace / examples.NAME).write_text(f"{first}# see issue 3\n")
     net = workspace / "pkg" / "net.py"
     net.write_text(net.read_text().replace("depth", "layers"))
     train = (workspace / "train.py").read_text().replace("Net(2, dim=16)", "Net(layers=1, dim=4)")
@@ -134,6 +135,7 @@ def test_constructions_and_calls_of_runs(workspace, monkeypatch):
     assert constructions == ["Net(2, dim=16)", "Net(layers=1, dim=4)"]
     assert "train.py::Local: Local(...) dropped: the class no longer exists" in done.stderr
     assert set(recorded(workspace)) == {"pkg/net.py::Layer", "pkg/net.py::Net", "train.py::Other"}
+    assert (workspace / examples.NAME).read_text().startswith(f"{examples.HEADER}# see issue 3\n\n[[")
 
 
 @pytest.mark.parametrize("end", ["os.abort()", "os._exit(3)", "raise SystemExit(4)", "1 / 0"])
