@@ -138,6 +138,21 @@ READING = {
 }
 
 
+def test_a_workspace_that_is_a_link_is_read_by_either_name(tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "link").symlink_to("work")
+    code = (
+        "import os, sys; from fxlens.worker import read_files; read_files.note([sys.argv[1]])\n"
+        "for path in (os.path.join(sys.argv[1], 'a'), os.path.realpath('b')): open(path).close()\n"
+        "print([os.path.basename(path) for path in read_files.noted()])"
+    )
+    for name in "ab":
+        (tmp_path / "work" / name).touch()
+    command = [sys.executable, "-c", code, str(tmp_path / "link")]
+    done = subprocess.run(command, cwd=tmp_path / "link", capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['a', 'b']\n", done.stderr
+
+
 def test_however_a_file_is_read_it_counts(tmp_path: Path):
     for number, code in enumerate(READING.values()):
         model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * len(x) if BAD else x\n"

@@ -87,9 +87,9 @@ def test_those_of_a_job_that_was_ended_are_removed_by_its_notes(job: Path):
     os.makedirs("runs/a")
     os.makedirs("runs/b")
     (job / ".made-folders").write_bytes(kept + os.fsencode(os.getcwd()) + b"\0" + b"/elsewhere\0cut")
-    assert made_folders.remove(made_folders.noted_by(str(job))) == {}
+    assert made_folders.remove(made_folders.noted_by(str(job))) == []
     assert os.listdir("runs") == ["b"]
-    assert made_folders.noted_by("/no/such/job") == {}
+    assert made_folders.noted_by("/no/such/job") == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked there")
@@ -100,7 +100,7 @@ def test_they_stay_while_another_job_executes_a_file_there(job: Path):
             os.makedirs("runs/a")
         os.makedirs("runs/a", exist_ok=True)
         noted = made_folders.noted_by(str(job))
-        assert made_folders.remove(noted) == noted != {} and os.listdir("runs") == ["a"]
+        assert made_folders.remove(noted) == noted != [] and os.listdir("runs") == ["a"]
     assert os.listdir() == os.listdir(job) == []
 
 

@@ -1,4 +1,4 @@
-"""How a server on standard input and output ends when it is told to."""
+"""Ends `fxlens serve` and `fxlens mcp` at once on SIGINT and SIGTERM, also while they wait for input."""
 
 from __future__ import annotations
 

@@ -40,10 +40,7 @@ def register(server: FxLensServer) -> None:
             path = os.path.join(folder or tempfile.gettempdir(), path)
         text = ls.workspace.get_text_document(item.uri).source
         ls.session.opened(item.uri, path, folder, text, item.version)
-        reason = ls.session.why_not_run(ls.session.documents[item.uri])
-        if ls.session.trusted and reason is not None and "torch" in text:
-            said = f"{os.path.basename(path)}: {reason}"
-            ls.window_show_message(types.ShowMessageParams(type=types.MessageType.Info, message=said))
+        say_if_only_read(ls, item.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(ls: FxLensServer, params: types.DidChangeTextDocumentParams) -> None:
@@ -79,7 +76,9 @@ def register(server: FxLensServer) -> None:
                 await asyncio.sleep(0)
                 began = time.monotonic()
             path = path_of(change.uri)
-            if path is None or not (_counts(path) or ls.session.is_read(path)):
+            if path is None or not _counts(path):
+                if path is not None and ls.session.is_read(path):
+                    ls.session.read_file_changed(path)
                 continue
             opened = ls.session.opened_configuration(path) is not None
             if not opened and ls.session.document_at(path) is None:
@@ -90,6 +89,15 @@ def _counts(path: str) -> bool:
     """Whether a change on disk may concern a file that we read, or a folder (perhaps deleted) with such files."""
     suffix = os.path.splitext(path)[1]
     return suffix in _READ or not suffix or os.path.isdir(path)
+
+
+def say_if_only_read(ls: FxLensServer, uri: str) -> None:
+    """Show why the models of a document that was opened in a trusted workspace are not run."""
+    document = ls.session.documents[uri]
+    reason = ls.session.why_not_run(document)
+    if ls.session.trusted and reason is not None and "torch" in document.text:
+        said = f"{os.path.basename(document.path)}: {reason}"
+        ls.window_show_message(types.ShowMessageParams(type=types.MessageType.Info, message=said))
 
 
 async def closed_in(ls: FxLensServer, uri: str) -> None:

@@ -12,7 +12,7 @@ from lsprotocol import types
 from fxlens.sources.notebook import Notebook
 
 from .cells import Joined
-from .documents import closed_in
+from .documents import closed_in, say_if_only_read
 from .folders import folder_of, notebook_path
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def register(server: FxLensServer) -> None:
         joined = _joined(ls, uri, None)
         ls.cells.put(joined)
         ls.session.opened(uri, path, folder, joined.made.text, 1, joined.made.problems(path))
+        say_if_only_read(ls, uri)
 
     @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
     def changed(ls: FxLensServer, params: types.DidChangeNotebookDocumentParams) -> None:

@@ -36,7 +36,7 @@ class Zygote:
         self.control = control
         self.jobs: dict[int, int] = {}  # pid -> job id
         self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
-        self.made: dict[str, list[str]] = {}  # folders that ended jobs have made, to be removed
+        self.made: list[tuple[str, str]] = []  # folders that ended jobs have made, to be removed
         self.parents: set[str] = set()  # the parent folders of those, for this zygote and its branches
         self.branches: set[int] = set()
         self.ended: set[int] = set()  # jobs and branches that are not cleared up yet
@@ -274,12 +274,8 @@ class Zygote:
     def remove_folder(self, pid: int) -> None:
         # A folder that takes longer is removed with the parent folder; otherwise the next job would wait.
         if folder := self.folders.pop(pid, ""):
-            self.made = made_folders.remove(_joined(self.made, made_folders.noted_by(folder)))
+            self.made = made_folders.remove([*self.made, *made_folders.noted_by(folder)])
             temporary.remove(folder, _CLEARING_SECONDS)
-
-
-def _joined(first: dict[str, list[str]], second: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {folder: first.get(folder, []) + second.get(folder, []) for folder in {**first, **second}}
 
 
 def _keep(request: Json) -> Data:

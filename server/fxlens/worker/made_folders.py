@@ -57,33 +57,32 @@ def taken_away(folder: str) -> Iterator[None]:
             finally:
                 os.mkdir = mkdir
     finally:
-        if not remove(noted_by(own) if own else {folder: made}) and own:
+        if not remove(noted_by(own) if own else [(folder, path) for path in made]) and own:
             with contextlib.suppress(OSError):
                 os.unlink(notes)
 
 
-def noted_by(job: str) -> dict[str, list[str]]:
-    """What a job has noted in its folder, by workspace: it was ended before it could remove them, or others were
-    executed there."""
-    found: dict[str, list[str]] = {}
-    with contextlib.suppress(OSError):
-        parts = read_bytes(os.path.join(job, _NAME), _MOST).split(b"\0")
-        for within, path in zip(parts[::2], parts[1::2], strict=False):
-            if is_within(os.fsdecode(path), [os.fsdecode(within)]):
-                found.setdefault(os.fsdecode(within), []).append(os.fsdecode(path))
-    return found
+def noted_by(job: str) -> list[tuple[str, str]]:
+    """What a job has noted in its folder, each with its workspace: it was ended before it could remove them, or others
+    were executed there."""
+    try:
+        parts = [*map(os.fsdecode, read_bytes(os.path.join(job, _NAME), _MOST).split(b"\0"))]
+    except OSError:
+        return []
+    return [pair for pair in zip(parts[::2], parts[1::2], strict=False) if is_within(pair[1], pair[:1])]
 
 
-def remove(made: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Remove these folders, by workspace, where they are empty. Returns those of workspaces in which a file is executed
-    now."""
-    left = {}
-    for folder, paths in made.items():
+def remove(made: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Remove these folders, each given with its workspace, where they are empty. Returns those of workspaces in which a
+    file is executed now."""
+    left = []
+    for folder in dict(made):
+        own = [pair for pair in made if pair[0] == folder]
         with _locked(folder, alone=True) as alone:
             if not alone:
-                left[folder] = paths
-            elif paths and not _others_run_in(folder):
-                for path in reversed(paths):
+                left += own
+            elif not _others_run_in(folder):
+                for _, path in reversed(own):
                     with contextlib.suppress(OSError):
                         os.rmdir(path)
     return left

@@ -169,6 +169,10 @@ class Session:
         else:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
+    def read_file_changed(self, path: str) -> None:
+        """A file that is no source has changed: trace again the documents whose code has read it."""
+        self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+
     def is_read(self, path: str) -> bool:
         """Whether the code of an open document has read this file, or may be reading it now."""
         if any(each.task is not None and not each.task.done() for each in self.documents.values()):
