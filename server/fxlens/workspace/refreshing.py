@@ -30,7 +30,7 @@ from fxlens.overlays import (
 )
 from fxlens.record import Finding, Fix, Record, finding
 from fxlens.sources import from_tests, known
-from fxlens.sources.files import READ_AT_ONCE
+from fxlens.sources.files import READ_AT_ONCE, state_of
 from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import is_within, key
 from fxlens.views.coverage import unjudged
@@ -511,5 +511,7 @@ class Refreshing:
 
     def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
         """A digest of everything that the results depend on."""
-        texts = [document.text, *(self._files.text_of(path) or "" for path in record["files"]), *captures]
+        read = ((path, self._files.text_of(path)) for path in record["files"])
+        # What is no text, such as a small array, counts by its time.
+        texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read), *captures]
         return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
