@@ -168,7 +168,7 @@ def test_what_is_no_ordinary_file_is_passed_over(tmp_path: Path, report):
 def test_a_file_name_makes_no_line_of_its_own_in_a_patch(tmp_path: Path, report):
     (tmp_path / "a\n+++ b.py").write_text(NET.format(first="pass"))
     done = check("--diff", ".", cwd=tmp_path)
-    assert '+++ "a\\012+++ b.py"' in done.stdout
+    assert '+++ "b/a\\012+++ b.py"' in done.stdout
     report(outcome="escaped")
 
 

@@ -49,7 +49,8 @@ def test_another_users_configuration_above_the_present_folder_is_not_read(
         os.chown(tmp_path / "fxlens.toml", 54321, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 54321)
-    assert Project.read(str(below)).root is None
+    found = Project.read(str(below))
+    assert found.root is None and not found.select and "another user owns it" in found.problems[0]
     monkeypatch.chdir(tmp_path)
     assert Project.read(str(below)).select == ("FX1",), "a checkout that another user made can be checked"
     assert paths.is_within(str(below), [str(tmp_path)])

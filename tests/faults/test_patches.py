@@ -27,6 +27,7 @@ TEXTS = {
     "russian.py": b"# coding: koi8-r\n" + NET.format(beside="ж").encode("koi8-r"),
     "windows.py": NET.replace("\n", "\r\n").encode(),
     "no_end.py": NET.rstrip().encode(),
+    "src/plain.py": NET.encode(),
 }
 CALLING = "from torch import nn\nimport helper\n\n\nclass Net(helper.Scale):\n    pass\n"
 
@@ -36,7 +37,7 @@ def test_a_patch_is_taken_by_those_that_apply_it(tmp_path: Path, report):
     """Among them a file that two others fix, too."""
     before, (by_git, by_patch) = tmp_path / "before", (tmp_path / name for name in ("git", "patch"))
     for folder in (before, by_git, by_patch):
-        folder.mkdir()
+        (folder / "src").mkdir(parents=True)
         for name, data in TEXTS.items():
             (folder / name).write_bytes(data)
     (before / "fxlens.toml").touch()
@@ -46,9 +47,9 @@ def test_a_patch_is_taken_by_those_that_apply_it(tmp_path: Path, report):
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / ".cache"), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=before, env=environment, capture_output=True, timeout=250)
     assert done.stdout.count(b"\n+++ ") == len(TEXTS), done
-    subprocess.run(["git", "apply", "-p0"], cwd=by_git, input=done.stdout, check=True)
+    subprocess.run(["git", "apply"], cwd=by_git, input=done.stdout, check=True)
     if has_patch := subprocess.run(["sh", "-c", "command -v patch"], capture_output=True).returncode == 0:
-        subprocess.run(["patch", "-p0", "--binary"], cwd=by_patch, input=done.stdout, check=True, capture_output=True)
+        subprocess.run(["patch", "-p1", "--binary"], cwd=by_patch, input=done.stdout, check=True, capture_output=True)
     for name, data in TEXTS.items():
         after = (by_git / name).read_bytes()
         gone = {*data.split(b"\n")} - {*after.split(b"\n")}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from check_command import fxlens
 
 
@@ -228,3 +229,46 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
     assert codes() == ["FX120"]
     (tmp_path / "kit" / "extras.py").unlink()
     assert codes() == []
+
+
+SUBMODULE = """\
+from torch import nn
+from kit.layers import Act
+
+
+# fxlens: Net() <- torch.randn(2, 4)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = Act()
+
+    def forward(self, x):
+        return self.act(x)
+"""
+ACT = "from torch import nn\n\n\nclass Act(nn.Module):\n    def forward(self, x):\n        return x * len(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("kit/", "kit/layers.py"),
+        ("kit/README", "kit/layers.py"),
+        ("", "kit/layers.py"),
+        ("kit/layers/README", "kit/layers/__init__.py"),
+    ],
+    ids=["not fetched", "without code", "absent", "a folder that becomes a package"],
+)
+def test_what_a_placeholder_stood_for_counts_once_it_is_there(tmp_path: Path, before: str, after: str):
+    """As a git submodule that is fetched."""
+    (tmp_path / "net.py").write_text(SUBMODULE)
+    (tmp_path / before).parent.mkdir(exist_ok=True, parents=True)
+    (tmp_path / "kit").mkdir() if before == "kit/" else before and (tmp_path / before).write_text("")
+
+    def codes() -> set[str]:
+        done = fxlens("check", "net.py", "--quick", "--all", "--format", "json", cwd=tmp_path)
+        return {each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]}
+
+    assert "FX311" in codes()
+    (tmp_path / after).parent.mkdir(exist_ok=True)
+    (tmp_path / after).write_text(ACT)
+    assert codes() == {"FX120"}

@@ -340,6 +340,21 @@ def test_a_file_that_changes_after_it_was_imported_and_before_it_is_looked_at(ru
     run(test)
 
 
+def test_a_file_that_is_gone_after_it_was_imported_and_before_it_is_looked_at(run):
+    async def test(both: Both) -> None:
+        other = both.path.with_name("other.py")
+        text = TEXT.replace("SCALE = 2", f"from other import SCALE\n__import__('os').remove({str(other)!r})")
+        other.write_text("SCALE = 2\n")
+        await trace.run(both.warm, Request(str(both.path), text, str(both.path.parent)))
+        other.write_text("SCALE = 2\n")
+        await asyncio.gather(*both.warm.kept._coming.values(), return_exceptions=True)
+        assert not other.exists() or not FORKS, "the process that would be kept has executed the text"
+        one, cold = await both.records(text)
+        assert one == cold and both.used == 0
+
+    run(test)
+
+
 ALIVE = [
     "import threading; threading.Thread(target=__import__('time').sleep, args=(9,), daemon=True).start()",
     "import os; os.fork() or (__import__('time').sleep(9), os._exit(0))",

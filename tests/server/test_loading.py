@@ -34,6 +34,37 @@ def test_a_module_that_was_missing_traces_the_open_model_again(shared: Client, f
         wait_for(client, uri, ["FX120"])
 
 
+GUARDED = """\
+from torch import nn
+
+try:
+    from kit.extras import act
+except ImportError:
+    act = abs
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return act(x)
+"""
+
+
+def test_an_open_file_whose_import_fails_and_is_caught_counts(shared: Client, folder: Path):
+    """Half-typed, and corrected: nothing of it is left in ``sys.modules``, and nothing was read from the disk."""
+    package = folder / "kit"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    right = "from math import floor\n\n\ndef act(x):\n    return x * len(x)\n"
+    with shared.lent(deadline=60) as client:
+        extras = client.open(package / "extras.py", right)
+        uri = client.open(folder / "net.py", GUARDED)
+        wait_for(client, uri, ["FX120"])
+        client.change(extras, right.replace("floor", "floo"))
+        wait_for(client, uri, [])
+        client.change(extras, right)
+        wait_for(client, uri, ["FX120"])
+
+
 def wait_for(client: Client, uri: str, codes: list[str]) -> None:
     """Until the problems are these; what was on its way before may come first."""
     while [each.get("code") for each in client.diagnostics(uri)] != codes:

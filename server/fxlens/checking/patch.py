@@ -1,5 +1,5 @@
-"""A patch: what fixes would change, as ``patch -p0`` and ``git apply`` take it. Both read bytes, and lines that end at
-line feeds only; one file that does not fit makes git refuse all of them."""
+"""A patch: what fixes would change, as ``git apply`` and ``patch -p1`` take it in the current folder. Both read bytes,
+and lines that end at line feeds only; one file that does not fit makes git refuse all of them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def of_file(path: str, before: str, after: str) -> bytes:
         old, new = encoded(path, before, after)
     except (Changed, FileNotFoundError):
         old, new = before.encode(), after.encode()
-    name = _name(path)
-    lines = difflib.diff_bytes(difflib.unified_diff, _lines(old), _lines(new), name, name)
+    name = relative(path).replace(os.sep, "/")
+    sides = _name(f"a/{name}"), _name(f"b/{name}")
+    lines = difflib.diff_bytes(difflib.unified_diff, _lines(old), _lines(new), *sides)
     return b"".join(line if line.endswith(b"\n") else line + _NO_END for line in lines)
 
 
@@ -35,9 +36,8 @@ def _lines(data: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _name(path: str) -> bytes:
+def _name(name: str) -> bytes:
     """A file's name as git writes it: quoted if it has characters that ``patch`` does not accept."""
-    name = relative(path).replace(os.sep, "/")
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return os.fsencode(name)
     escaped = (chr(each) if 32 <= each < 127 and each not in b'"\\' else f"\\{each:03o}" for each in os.fsencode(name))

@@ -44,6 +44,8 @@ from fxlens.sources.paths import is_named, is_within, key
 from fxlens.sources.roles import SCOPES
 
 _MAX_BYTES = 1 << 20
+_OWN = "run fxlens in that folder, or own it"
+"""How to use a configuration of somebody else."""
 _NAMES = ("fxlens.toml", "pyproject.toml")
 _KEYS = (
     "select", "ignore", "severity", "leaf-modules", "tracer", "tracer-arguments", "captures", "targets", "scope",
@@ -79,12 +81,17 @@ class Project:
         """Looks for a configuration in ``folder`` and above, and stops at the first.
 
         ``opened`` returns the text of one that is open in an editor. Nothing is read above ``top``, the trusted folder;
-        without it, nothing of another user above the current folder, since it could name code to run."""
-        at = os.path.abspath(folder)
-        while top is not None or is_within(at, _present()) or _is_ours(at):
+        without it, nothing of another user above the current folder, since it could name code to run: a problem."""
+        at, ours = os.path.abspath(folder), True
+        while True:
+            ours = ours and (top is not None or is_within(at, _present()) or _is_ours(at))
             for name in _NAMES:
                 path = os.path.join(at, name)
                 table, problem = _table(path, opened(path))
+                if not ours:
+                    if table is None:
+                        continue
+                    return cls(problems=(f"{path}: not used, since another user owns it or its folder; {_OWN}",))
                 if problem:
                     return cls(root=at, problems=(f"{path}: {problem}",))
                 if table is not None:
@@ -93,7 +100,6 @@ class Project:
             if parent == at or (top is not None and key(at) == key(top)):
                 return cls()
             at = parent
-        return cls()
 
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:

@@ -56,7 +56,8 @@ def register(server: FxLensServer) -> None:
 
 
 async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAnswer | Refusal:
-    target, options, token = given.get("target"), given.get("options") or {}, given.get("workDoneToken")
+    target, options, token = given.get("target"), given.get("options"), given.get("workDoneToken")
+    options = options if isinstance(options, dict) else {}
     try:
         document = ls.model_jobs.document(params.text(given, "uri"))
         if kind == "lower" and options.get("preview") is True:

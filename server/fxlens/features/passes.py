@@ -49,7 +49,8 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/pass")
     async def apply(ls: FxLensServer, given: Any) -> PassAnswer | Refusal:
         asked = params.of(given)
-        names = ordered(map(str, asked.get("passes") or ()))
+        given = asked.get("passes")
+        names = ordered(map(str, given if isinstance(given, list) else ()))
         choice = Choice(names, params.text(asked, "old"), params.text(asked, "new"))
         options = {
             "passes": names,

@@ -7,6 +7,8 @@ of this package in every run.
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -33,31 +35,39 @@ class _Recording:
         from . import run
         from .agent import start
 
-        self.folder, self.path = folder, os.path.join(folder, examples.NAME)
+        self.folder, self.path, self.saved = folder, os.path.join(folder, examples.NAME), False
         self.journals = run.journals_for(folder, self.path)
         os.environ.update(
             {k: v for k, v in run.environment(folder, self.journals, 0).items() if os.environ.get(k) != v}
         )
         start()
 
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        self._save(terminalreporter.write_line)
+
     def pytest_unconfigure(self) -> None:
-        """Also called if no test was run, as with ``--help``."""
+        """Also called if no test was run, as with ``--help``, and without a summary: after an internal error."""
         from fxlens.ipc import temporary
 
+        from .agent import journal
+
+        if not self.saved and journal.read(self.journals):
+            self._save(lambda line, **_: print(line, file=sys.stderr))
         temporary.remove(self.journals)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    def _save(self, say: Callable[..., None]) -> None:
         from fxlens.sources import recorded as examples
 
         from . import run
         from .agent import journal
 
+        self.saved = True
         notes = run.take_over(self.folder, self.path)
         found = examples.from_facts(journal.read(self.journals), self.folder)
         try:
             notes += run.save(self.path, found, self.folder) if found else []
         except (OSError, ValueError) as error:
-            terminalreporter.write_line(f"fxlens: {error}", red=True)
+            say(f"fxlens: {error}", red=True)
             return
         if found:
             notes.append(f"{run.classes(len(found))} recorded in {self.path}")
@@ -66,4 +76,4 @@ class _Recording:
         else:
             notes.append(f"nothing recorded: no module of a class in {self.folder} was constructed")
         for note in notes:
-            terminalreporter.write_line(f"fxlens: {note}")
+            say(f"fxlens: {note}")

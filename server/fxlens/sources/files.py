@@ -105,10 +105,14 @@ def began_now(coarse: int = _COARSE) -> int:
 
 
 def changed_since(path: str, began: int) -> bool:
-    """Whether a file was written, or put in place of another, since then. Programs can set the modification time, even
-    to the future; Windows has no other time."""
+    """Whether a file was written, removed, or put in place of another, since then. Programs can set the modification
+    time, even to the future; Windows has no other time."""
     try:
         state = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        # Removing it would have changed its folder.
+        folder = os.path.dirname(path)
+        return folder == path or changed_since(folder, began)
     except OSError:
         return True
     return (state.st_mtime_ns if os.name == "nt" else state.st_ctime_ns) >= began
@@ -328,4 +332,5 @@ def state_of(path: str) -> object:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # Programs that copy set the first, others keep the size: the last changes with each write.
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns

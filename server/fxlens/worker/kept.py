@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fxlens.ipc.processes import children_of, locks_files, sockets
 from fxlens.ipc.protocol import Json
 from fxlens.sources import parsing
-from fxlens.sources.files import state_of
+from fxlens.sources.files import changed_since, state_of
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -136,7 +136,8 @@ def prepare(message: Json) -> None:
     if sockets() != before or locks_files():
         raise NotKept("its code holds a port or a lock, which other jobs of the file need")
     files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != job.path}
-    if any(_written_since(began, path) for path in files):
+    unread = {*job.overlays, *(path for path in user_file.looked_for() if files.get(path) is None)}
+    if any(changed_since(path, began - _TICK) for path in files.keys() - unread):
         raise NotKept("a file that it imports has changed meanwhile")  # before or after its import, which is unknown
     for code in _decorated(loader.code, tree):
         ran.setdefault(id(code), code)
@@ -382,14 +383,6 @@ def noting(path: str, ran: Codes, read: Codes | None = None) -> Iterator[None]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-
-
-def _written_since(moment: int, path: str) -> bool:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False  # it exists only in the editor
-    return max(found.st_mtime_ns, found.st_ctime_ns) >= moment - _TICK
 
 
 class _Silent(Job):

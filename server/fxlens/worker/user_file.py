@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ _MOST_TRIES = 12
 _TWICE = re.compile(r"already (been )?(registered|exists|defined)|duplicate", re.IGNORECASE)
 _TOO_HIGH = re.compile("no known parent package|beyond top-level package")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
+_INIT = "__init__.py"
 
 
 class OverlayLoader(importlib.machinery.SourceFileLoader):
@@ -87,7 +88,8 @@ class SameModule(importlib.abc.Loader):
 class OverlayFinder(importlib.abc.MetaPathFinder):
     """Finds modules whose file is open in the editor, also ones that were never saved.
 
-    ``missing`` are files that an import below ``roots`` looked for but did not find, as in ``try: import extras``.
+    ``missing`` are files that an import below ``roots`` looked for but did not find, as in ``try: import extras``;
+    ``absent`` the folders that would be such a package.
     """
 
     def __init__(self, overlays: dict[str, str]) -> None:
@@ -95,6 +97,11 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.trees: dict[str, ast.Module] = {}
         self.roots: list[str] = []
         self.missing: dict[str, set[str]] = {}
+        self.absent: dict[str, list[str]] = {}
+        self.inits: set[str] = set()
+        """Files that would make a package of a folder that is imported without one."""
+        self.opened: set[str] = set()
+        """Files whose text was executed as it is in the editor, also where that failed."""
         self.folders: dict[str, str] = {}
         """Packages that Python would not find, by name: without an ``__init__``, or under a name that we chose."""
         self.executed: dict[str, ModuleType] = {}
@@ -119,15 +126,16 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
             return self._of_user(fullname, spec.origin)
-        if spec is not None and self._is_empty(spec) and (missing := placeholder_finder()) is not None:
+        folders = self._own_folders(spec)
+        self.inits.update(os.path.join(folder, _INIT) for folder in folders)
+        if folders and not any(map(os.listdir, folders)) and (missing := placeholder_finder()) is not None:
+            # Such as a git submodule that was not fetched.
+            self.absent[fullname] = folders
             return missing.find_spec(fullname, path)
-        name = fullname.rpartition(".")[2]
-        places = [
-            os.path.abspath(os.path.join(folder, tail))
-            for folder in (sys.path if path is None else path)
-            if not folder or os.path.isdir(folder)
-            for tail in (f"{name}.py", os.path.join(name, "__init__.py"))
-        ]
+        owner, _, name = fullname.rpartition(".")
+        below = self.absent.get(owner, []) if path is not None and not list(path) else None
+        folders = [each for each in (sys.path if path is None else path) if not each or os.path.isdir(each)]
+        places = _places(name, folders if below is None else below)
         for place in places if self.overlays else ():
             overlay = self.overlays.get(key(place))
             if overlay:
@@ -136,15 +144,16 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if asking is not None and any(is_inside(asking, root) for root in self.roots):
             if path is None and (beside := self._beside(fullname, asking)) is not None:
                 return self._of_user(fullname, beside.origin) or beside if beside.origin else beside
-            near = {place for place in places if any(is_inside(place, root) for root in self.roots)}
+            around = _places(name, self._around(asking)) if path is None else []
+            near = [place for place in (*places, *around) if any(is_inside(place, root) for root in self.roots)]
             self.missing.setdefault(fullname, set()).update(near)
+            self.absent[fullname] = [*dict.fromkeys(os.path.dirname(place) for place in near if place.endswith(_INIT))]
         return None
 
-    def _is_empty(self, spec: Any) -> bool:
-        """Whether a package is an empty folder of the workspace: such as a git submodule that was not fetched."""
-        folders = list(spec.submodule_search_locations or ())
-        inside = all(any(is_inside(folder, root) for root in self.roots) for folder in folders)
-        return bool(folders) and inside and not any(map(os.listdir, folders))
+    def _own_folders(self, spec: Any) -> list[str]:
+        """The folders of a package without an ``__init__``, if all of them are the workspace's."""
+        folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+        return folders if all(any(is_inside(folder, root) for root in self.roots) for folder in folders) else []
 
     def _of_user(self, name: str, path: str) -> Any:
         """The spec of a file that is open or already executed, None for others."""
@@ -158,22 +167,27 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
 
     def _beside(self, name: str, asking: str) -> Any:
         """A module in the folder of the importing file, or above, since programs add such folders to ``sys.path``."""
-        folder = os.path.dirname(os.path.abspath(asking))
-        while any(is_inside(folder, root) for root in self.roots):
+        for folder in self._around(asking):
             spec = importlib.machinery.PathFinder.find_spec(name, [folder])
             if spec is not None and (spec.origin or any(map(_has_code, spec.submodule_search_locations or ()))):
                 around = [each for each in spec.submodule_search_locations or () if is_inside(asking, each)]
                 # `ops/triton/layer_norm.py` does not mean its own folder by `import triton`.
                 return spec if not around or imports.are_there(name, around[0], asking) else None
+        return None
+
+    def _around(self, asking: str) -> Iterator[str]:
+        """The folder of a file, and those above it in the workspace."""
+        folder = os.path.dirname(os.path.abspath(asking))
+        while any(is_inside(folder, root) for root in self.roots):
+            yield folder
             if os.path.dirname(folder) == folder:
                 break
             folder = os.path.dirname(folder)
-        return None
 
     def _of_folder(self, name: str, path: Any) -> Any:
         """If an installed package has the same name, it provides the modules that the folder lacks."""
         folder = self.folders[name]
-        init = os.path.join(folder, "__init__.py")
+        init = os.path.join(folder, _INIT)
         if os.path.isfile(init) and name not in self.bare:
             return importlib.util.spec_from_file_location(name, init, submodule_search_locations=[folder])
         spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
@@ -183,9 +197,16 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         return spec
 
     def _spec(self, name: str, path: str, text: str) -> Any:
-        packages = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
+        self.opened.add(path)
+        packages = [os.path.dirname(path)] if os.path.basename(path) == _INIT else None
         loader = OverlayLoader(name, path, text, self.trees.get(key(path)))
         return importlib.util.spec_from_file_location(name, path, loader=loader, submodule_search_locations=packages)
+
+
+def _places(name: str, folders: Iterable[str]) -> list[str]:
+    """The files that a module of this name could be."""
+    tails = (f"{name}.py", os.path.join(name, _INIT))
+    return [os.path.abspath(os.path.join(folder, tail)) for folder in folders for tail in tails]
 
 
 def executed(path: str, tree: ast.Module) -> ast.Module:
@@ -311,13 +332,13 @@ def _place(finder: OverlayFinder, path: str, text: str, folder: str | None, pack
         sys.path.insert(0, root)
     finder.roots = [root, folder] if folder else [root]
     parts = name.split(".")
-    depth = len(parts) - (os.path.basename(path) != "__init__.py")
+    depth = len(parts) - (os.path.basename(path) != _INIT)
     for at in range(depth):
         place = os.path.join(root, *name.split(".")[: at + 1])
         taken = at == 0 and parts[0] in sys.modules and not _is_folder(sys.modules[parts[0]], place)
         if not parts[at].isidentifier() or taken:
             parts[at] = _own_name(parts[at])
-        if parts[at] != os.path.basename(place) or not os.path.isfile(os.path.join(place, "__init__.py")):
+        if parts[at] != os.path.basename(place) or not os.path.isfile(os.path.join(place, _INIT)):
             finder.folders[".".join(parts[: at + 1])] = place
     return ".".join(parts)
 
@@ -332,7 +353,7 @@ def _own_name(name: str) -> str:
 
 def _execute(finder: OverlayFinder, name: str, path: str, text: str) -> ModuleType:
     parent, _, last = name.rpartition(".")
-    package = os.path.join(os.path.splitext(path)[0], "__init__.py")
+    package = os.path.join(os.path.splitext(path)[0], _INIT)
     if parent and not last.startswith(UNIMPORTABLE):
         return importlib.import_module(name)
     if parent:
@@ -359,8 +380,7 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
     When one of the files changes, or is created if it was looked for, the result is out of date. The modules are worth
     importing before the next job.
     """
-    finder = next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
-    files, packages = set(), []
+    files, packages = looked_for() | _finder().opened, []
     for name in known.since():
         file = getattr(sys.modules.get(name), "__file__", None)
         if not isinstance(file, str):
@@ -369,9 +389,18 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
             packages.append(name)
         elif not _is_installed(file):  # also outside of the workspace: installed as editable, by PYTHONPATH
             files.add(file)
-    files.update(*(places for name, places in finder.missing.items() if _is_missing(name)))
     files.update(read_files.noted())
     return sorted(files), packages
+
+
+def looked_for() -> set[str]:
+    """Files that would have been imported if they existed."""
+    finder = _finder()
+    return finder.inits.union(*(places for name, places in finder.missing.items() if _is_missing(name)))
+
+
+def _finder() -> OverlayFinder:
+    return next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
 
 
 def _is_installed(file: str) -> bool:

@@ -231,6 +231,12 @@ def test_pytest_records_what_its_tests_do(workspace):
     done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "2 classes recorded in" in done.stdout, done.stdout + done.stderr
     assert recorded(workspace)["pkg/net.py::Net"][0].construct == "Net(1, dim=8)"
+    # Without its summary.
+    (workspace / examples.NAME).unlink()
+    (workspace / "conftest.py").write_text("def pytest_runtest_logfinish():\n    raise OSError('mine')\n")
+    done = subprocess.run([*command, "test_net.py"], cwd=workspace, capture_output=True, text=True, timeout=240)
+    assert "INTERNALERROR" in done.stdout + done.stderr and "2 classes recorded in" in done.stderr
+    assert recorded(workspace)["pkg/net.py::Net"][0].construct == "Net(1, dim=8)"
 
 
 def test_a_program_that_closes_all_descriptors_gets_nothing_of_the_recording_in_its_files(workspace):

@@ -77,6 +77,8 @@ def _configuration(site: Site) -> tuple[str, str]:
     """The file that configures FX Lens for the source, with its text; else the nearest pyproject.toml, or a new one."""
     nearest = None
     root = folder = os.path.dirname(os.path.abspath(site.source.file))
+    while os.path.isfile(os.path.join(root, "__init__.py")) and root != os.path.dirname(root):
+        root = os.path.dirname(root)
     while True:
         for name in ("fxlens.toml", "pyproject.toml"):
             path = os.path.join(folder, name)
