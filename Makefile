@@ -2,7 +2,9 @@
 # make check   before a commit, in under a minute: linters, unit tests and the heart of each part (listed in scripts/test.sh)
 # make test    set up and run every test: linters, Python, extension, real editors
 # make setup   only set up; make clean removes what it made
-PYTHON ?= python3
+ifndef PYTHON
+PYTHON := $(shell scripts/python.sh)
+endif
 export PYTHON
 
 EXTENSION := vscode-extension
