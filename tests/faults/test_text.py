@@ -265,12 +265,13 @@ def test_files_that_are_not_utf_8(folder: Path, server: Client, report):
     """A file that the open one imports: what is wrong with it is said at the import."""
     (folder / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nname = '\xe9'\n")
     (folder / "garbled.py").write_bytes(b"name = '\xff\xfe'\n")
-    (folder / "nul.py").write_bytes(b"name = (1\0)\n")  # before 3.11.4, Python reads up to the zero
+    (folder / "nul.py").write_bytes(b"name = 1\0\n")
     good = server.open(folder / "uses_latin.py", "import latin\nassert latin.name == 'é'\n" + MODEL)
     assert server.diagnostics(good) == []
     for name in ("garbled", "nul"):
         uri = server.open(folder / f"uses_{name}.py", f"{MODEL}\nimport {name}\n")
-        found = [each for each in server.diagnostics(uri) if each["severity"] == 1]
+        # Before Python 3.11.4 a zero is no error of the syntax, and the import is left out like one that raises.
+        found = [each for each in server.diagnostics(uri) if each["severity"] < 3]
         assert [each["code"] for each in found] == ["FX301"], found
         assert found[0]["range"]["start"]["line"] == MODEL.count("\n") + 1
         server.close(uri)
