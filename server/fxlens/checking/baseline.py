@@ -13,7 +13,7 @@ import codecs
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -86,20 +86,29 @@ class Baseline:
                 gone.append(_line(f"{name}: the file is gone, and its entries are still in the baseline"))
         return gone
 
-    def take(self, results: Iterable[Checked]) -> int:
+    def accepted(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """The codes and lines of the entries, by the paths of their files."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        return {
+            os.path.realpath(os.path.join(folder, name)): [(each.code, each.source) for each in entries]
+            for name, entries in self.files.items()
+        }
+
+    def take(self, results: Iterable[Checked], counts: Callable[[str], bool] = lambda code: True) -> int:
         """Replaces the entries of checked files by the current findings, drops deleted files, and returns the number of
-        all findings."""
+        all findings. Entries of codes that do not count now stay."""
         folder = os.path.dirname(os.path.abspath(self.path))
         self.files = {name: each for name, each in self.files.items() if os.path.exists(os.path.join(folder, name))}
         for result in results:
             entries = Counter(_entry(result, each) for each in result.shown if each["code"] != _NEVER)
-            self.files.pop(self._name(result.record["path"]), None)
+            before = self.files.pop(self._name(result.record["path"]), Counter())
+            entries.update({entry: count for entry, count in before.items() if not counts(entry.code)})
             if entries:
                 self.files[self._name(result.record["path"])] = entries
         return sum(each.total() for each in self.files.values())
 
     @classmethod
-    def update(cls, path: str, results: Iterable[Checked]) -> int:
+    def update(cls, path: str, results: Iterable[Checked], counts: Callable[[str], bool] = lambda code: True) -> int:
         """Writes the file with the current findings, as `take` does; entries that another run has written meanwhile are
         kept.
 
@@ -110,7 +119,7 @@ class Baseline:
         results = list(results)
         for _ in range(_TRIES):
             known = cls.read(path) if os.path.exists(path) else cls(path)
-            number = known.take(results)
+            number = known.take(results, counts)
             with suppress(Changed):
                 known.write()
                 return number

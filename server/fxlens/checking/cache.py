@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -152,12 +153,31 @@ class Cache:
 def environment_of(python: str) -> list[Any]:
     """A digest of the interpreter and its installed packages: by content, not times, which differ between CI
     machines."""
-    root = Path(python).absolute().parent.parent
     found: list[Any] = [os.path.realpath(python), os.environ.get("PYTHONPATH", "")]
-    for packages in _packages(root):
+    folders = []
+    for root in _roots(python):
+        found.append(str(root))
+        folders += _packages(root)
+    for packages in dict.fromkeys(folders):
         found += sorted(path.name for path in packages.glob("*.*-info"))
         found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
+
+
+def _roots(python: str) -> list[Path]:
+    """The folders of an interpreter: its own, and that to which a link leads.  A script, such as pyenv's, is asked
+    which one it starts in this folder."""
+    own, real = Path(python).absolute().parent.parent, os.path.realpath(python)
+    if (own / "pyvenv.cfg").exists():
+        return [own]
+    with suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        with open(real, "rb") as file:
+            script = file.read(2) == b"#!"
+        if script:
+            ask = [python, "-I", "-c", "import sys; print(sys.prefix)"]
+            said = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True).stdout
+            return [Path(os.fsdecode(said).strip())]
+    return list(dict.fromkeys([own, Path(real).parent.parent]))
 
 
 def _packages(root: Path) -> list[Path]:

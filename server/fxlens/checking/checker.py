@@ -123,7 +123,7 @@ class Checked:
     def not_checked(self) -> bool:
         """Whether nothing is known of the file because FX Lens could not run or failed."""
         failed = self.record["failure"] is not None and not self.record["targets"]
-        return failed or any(finding["code"] == "FX309" for finding in self.findings)
+        return failed or any(finding["code"] == "FX309" for finding in findings(self.record))
 
     @property
     def failed(self) -> bool:
@@ -150,6 +150,7 @@ class Options:
     captures: tuple[str, ...] = ()  # those that count; empty: those of each project, otherwise torch.fx
     fix: str = ""  # "diff": show the changes of proven fixes; "write": apply them
     unsafe: bool = False  # also fixes that assume what the code does not say
+    accepted: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # codes and lines of a baseline
     named: tuple[str, ...] = ()  # what fixes may change besides the project's files; empty: the checked file
     written: dict[str, str] = field(default_factory=dict)  # by path, the texts of fixed files so far
 
@@ -277,6 +278,7 @@ async def check_file(
         ignore=options.ignore + project.ignore,
         severity=project.severity,
         captures=options.captures or project.captures or ("fx",),
+        accepted=options.accepted.get(os.path.realpath(absolute), ()),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()

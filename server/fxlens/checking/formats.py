@@ -94,7 +94,7 @@ def _json_related(file: Checked, related: Related, fallback: Span | None) -> Map
     path = span["file"] if span else file.record["path"]
     if path == file.record["path"]:
         return {"message": related["message"], "path": file.path, **file.range_of(span)}
-    lines = positions.lines_of(files.read_text(path, "replace") or "")
+    lines = positions.lines_of(files.read_shown(path))
     return {"message": related["message"], "path": path, "range": positions.lsp_range(span, lines)}
 
 

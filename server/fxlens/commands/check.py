@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import aclosing, closing, suppress
+from dataclasses import replace
 from typing import TextIO
 
 from fxlens import rules
@@ -121,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
+        if known is not None and not arguments.write_baseline:
+            chosen = replace(chosen, accepted=known.accepted())
         if arguments.watch:
             return asyncio.run(_watch(arguments, chosen, known))
         if arguments.ray is not None:
@@ -146,7 +149,7 @@ def _is_no_report(path: str, known: Baseline | None) -> bool:
     if not os.path.exists(path):
         return False
     real = os.path.realpath(path)
-    named = real.endswith((".py", ".ipynb")) or is_configuration(real)
+    named = real.endswith((".py", ".ipynb")) or is_configuration(real) or os.path.basename(real) == baseline.NAME
     return named or (known is not None and is_within(path, [known.path]))
 
 
@@ -170,11 +173,11 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
     if known is not None:
         results = list(noted())
+        counted = Selection(arguments.select, arguments.ignore)
         if arguments.write_baseline and not not_run:
-            number = Baseline.update(known.path, results)
+            number = Baseline.update(known.path, results, counted.shows)
             print(f"fxlens: {number} finding{'' if number == 1 else 's'} in {known.path}", file=sys.stderr)
             return 0
-        counted = Selection(arguments.select, arguments.ignore)
         for sentence in known.apply(results, counted.shows):
             print(f"fxlens: {printable(sentence)}", file=sys.stderr)
         failed = any(result.failed for result in results)
@@ -223,7 +226,7 @@ def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
     """Print a file's remarks to standard error, except those already ``said`` for another file, such as about their
     configuration."""
     notes = [*result.record["notes"]]
-    if any(each["code"] == "FX309" for each in result.findings):
+    if any(each["code"] == "FX309" for each in result.record["findings"]):
         notes.append("--python PATH names the interpreter that has torch and what the models need")
     for note in notes:
         if note not in said:

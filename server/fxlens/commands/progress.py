@@ -40,4 +40,4 @@ class Count:
     def clear(self) -> None:
         """Removes the line, so that something else can be written."""
         if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            print("\r\033[K", end="", file=exact(sys.stderr), flush=True)

@@ -3,7 +3,7 @@ comments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -12,20 +12,29 @@ from fxlens.sources import targets
 
 from .settings import SEVERITIES
 
+_NOT_JUDGED = ("FX199", "FX301", "FX304", "FX305", "FX306", "FX307", "FX308", "FX309", "FX310")
+
 
 @dataclass(frozen=True)
 class Selection:
     """Codes are matched by prefix: ``FX2`` is every silent finding. The longest match decides; on a tie, ignore
-    wins."""
+    wins. What says that code was not judged needs no selection: without it a check would pass."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: Mapping[str, str] = field(default_factory=dict)
     captures: tuple[str, ...] = ("fx",)
     """The captures that count; a problem of the others alone is information."""
+    accepted: Sequence[Sequence[str]] = ()
+    """Codes and lines of a baseline, the lines without their blanks; their fixes are not applied."""
+
+    def accepts(self, code: str, line: str) -> bool:
+        return [code, " ".join(line.split())] in [[*each] for each in self.accepted]
 
     def shows(self, code: str) -> bool:
-        chosen = _longest(code, self.select) if self.select else 0
+        chosen = _longest(code, self.select or ("",))
+        if chosen is None and code in _NOT_JUDGED:
+            chosen = 0
         ignored = _longest(code, self.ignore)
         if chosen is None:
             return False

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls import uris
 
 from fxlens.jobs.fix_all import Fixed
 from fxlens.sources import files, positions
+
+from .places import address_of
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -49,7 +50,7 @@ def of_fixed(ls: FxLensServer, fixed: Fixed) -> dict[str, list[types.TextEdit]] 
         now = _saved(path) if other is None else other.text
         if now.lstrip(_MARKS) != before.lstrip(_MARKS):
             return None
-        address = uris.from_fs_path(path) or "" if other is None else other.uri
+        address = address_of(path) if other is None else other.uri
         changes[address] = [line_edit(each) for each in positions.line_edits(before, text)]
     return changes
 

@@ -15,7 +15,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
-from pygls import uris
 
 from fxlens.answers import ModelRow, ModelsAnswer, ModelsPart, Refusal
 from fxlens.checking import models
@@ -26,6 +25,7 @@ from fxlens.ipc.request import Limits
 
 from . import params
 from .folders import folders
+from .places import address_of
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -49,7 +49,7 @@ def register(server: FxLensServer) -> None:
                 async for file in results:
                     done += 1
                     notes.update(dict.fromkeys(file.record["notes"]))
-                    uri = uris.from_fs_path(file.record["path"]) or ""
+                    uri = address_of(file.record["path"])
                     found: list[ModelRow] = [{**row, "uri": uri} for row in models.rows(file, folder)]
                     if token is None:
                         rows += found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes
 
 from lsprotocol import types
 from pygls import uris
@@ -41,6 +42,14 @@ def places(ls: FxLensServer, document: Document, nodes: Iterable[Located]) -> di
     return found
 
 
+def address_of(path: str) -> str:
+    """The URI of a file, whose name may be of bytes that are no UTF-8."""
+    try:
+        return uris.from_fs_path(path) or ""
+    except UnicodeEncodeError:
+        return "file://" + quote_from_bytes(os.fsencode(path))
+
+
 def file_of(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[str]]:
     """The address of a file, and its lines in the editor."""
     if key(path) == key(document.path):
@@ -49,9 +58,7 @@ def file_of(ls: FxLensServer, document: Document, path: str) -> tuple[str, list[
     if other is not None:
         return other.uri, other.lines
     text = ls.session.opened_configuration(path)
-    return uris.from_fs_path(path) or "", positions.lines_of(
-        (files.read_text(path, "replace") or "") if text is None else text
-    )
+    return address_of(path), positions.lines_of(files.read_shown(path) if text is None else text)
 
 
 def is_there(ls: FxLensServer, document: Document, path: str) -> bool:

@@ -17,6 +17,7 @@ from fxlens.overlays import groups
 from fxlens.record import Finding, Record
 from fxlens.record import Fix as FixOfRecord
 from fxlens.sources.paths import is_within
+from fxlens.sources.positions import lines_of
 from fxlens.sources.targets import ignored
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ def work(job: Job) -> None:
             return False
         if not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
             return False
-        return not silenced(finding.code, span.line, span.end_line, ignored(text_of(span.file) or ""))
+        text = text_of(span.file) or ""
+        line = "".join(lines_of(text)[span.line - 1 : span.line])
+        return not silenced(finding.code, span.line, span.end_line, ignored(text)) and not chosen.accepts(
+            finding.code, line
+        )
 
     def first_read(path: str) -> str | None:
         if path not in read:

@@ -224,7 +224,7 @@ def _fix(file: Checked, fix: Fix) -> Answer | None:
     edits: list[Answer] = []
     for edit in fix["edits"]:
         own = key(edit["file"]) == key(file.record["path"])
-        lines = positions.lines_of(file.text if own else files.read_text(edit["file"], "replace") or "")
+        lines = positions.lines_of(file.text if own else files.read_shown(edit["file"]))
         where = {} if own else {"file": edit["file"]}
         edits.append({**where, "range": positions.lsp_range(edit, lines), "newText": edit["text"]})
         if own and file.notebook is not None:

@@ -27,6 +27,7 @@ __all__ = [
     "changed_since",
     "encoded",
     "read_bytes",
+    "read_shown",
     "read_source",
     "read_text",
     "write_source",
@@ -80,12 +81,23 @@ def read_bytes(path: str, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_text(path: str, errors: str = "strict") -> str | None:
+def read_text(path: str) -> str | None:
     """A file's text in UTF-8 with its line ends; None if it cannot be read."""
     try:
-        return read_bytes(path).decode("utf-8", errors)
+        return read_bytes(path).decode("utf-8")
     except (OSError, ValueError):
         return None
+
+
+def read_shown(path: str) -> str:
+    """The text for places in it, which count characters as Python decodes them; where Python cannot, what an editor
+    shows.  Empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        try:
+            return read_source(path)
+        except (SyntaxError, UnicodeDecodeError):
+            return read_bytes(path).decode("utf-8", "replace")
+    return ""
 
 
 def read_source(path: str) -> str:

@@ -10,7 +10,7 @@ from fxlens import record
 from fxlens.checking.checker import Checked
 from fxlens.checking.formats import finding_text
 from fxlens.record import Finding
-from fxlens.sources.files import read_text
+from fxlens.sources.files import read_shown
 from fxlens.sources.paths import key, relative
 
 
@@ -37,7 +37,7 @@ def _file_of(finding: Finding, home: str) -> Checked:
     path = (own or [each["file"] for each in steps] or [home])[0]
     near = relative(path)
     shown = path if near.startswith("..") else near
-    return Checked(shown, read_text(path, "replace") or "", record.empty_record(path), [finding])
+    return Checked(shown, read_shown(path), record.empty_record(path), [finding])
 
 
 def _home(model: Any) -> str:

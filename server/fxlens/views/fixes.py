@@ -37,7 +37,7 @@ def change(fix: Fix, texts: Mapping[str, str]) -> str:
         by_file.setdefault(edit["file"], []).append(edit)
     lines: list[str] = []
     for path, edits in by_file.items():
-        before = texts[path] if path in texts else files.read_text(path, "replace") or ""
+        before = texts[path] if path in texts else files.read_shown(path)
         after = positions.edited(before, edits)
         _, _, *body = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="") or ("", "")
         lines += [f"# {os.path.basename(path)}", *body] if len(by_file) > 1 else body

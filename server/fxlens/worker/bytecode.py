@@ -20,9 +20,12 @@ def keep_elsewhere() -> None:
     folder = str(cache_folder("__pycache__"))
     installed = tuple(os.path.join(os.path.realpath(each), "") for each in {sys.base_prefix, sys.prefix, *_own()})
 
-    def cache_from_source(path: Any, *args: Any, **kwargs: Any) -> str:
+    def is_installed(path: Any) -> bool:
         text = os.path.abspath(os.fspath(path))
-        if "site-packages" in text or "dist-packages" in text or os.path.realpath(text).startswith(installed):
+        return "site-packages" in text or "dist-packages" in text or os.path.realpath(text).startswith(installed)
+
+    def cache_from_source(path: Any, *args: Any, **kwargs: Any) -> str:
+        if is_installed(path):
             return original(path, *args, **kwargs)
         before, sys.pycache_prefix = sys.pycache_prefix, sys.pycache_prefix or folder
         try:
@@ -31,6 +34,14 @@ def keep_elsewhere() -> None:
             sys.pycache_prefix = before
 
     write = machinery.SourceFileLoader._cache_bytecode  # type: ignore[attr-defined]
+    stats = machinery.SourceFileLoader.path_stats
+
+    def stats_of_now(self: Any, path: Any) -> Any:
+        """With the time at which the file came to be there: programs that unpack or copy set that of its content."""
+        found = stats(self, path)
+        if os.name != "nt" and not is_installed(path):
+            found = {**found, "mtime": os.stat(path).st_ctime}
+        return found
 
     def write_of_settled(self: Any, source_path: str, *args: Any, **kwargs: Any) -> None:
         if _is_settled(source_path):
@@ -38,13 +49,15 @@ def keep_elsewhere() -> None:
 
     machinery.cache_from_source = cache_from_source  # type: ignore[assignment]
     machinery.SourceFileLoader._cache_bytecode = write_of_settled  # type: ignore[attr-defined]
+    machinery.SourceFileLoader.path_stats = stats_of_now  # type: ignore[method-assign]
 
 
 def _is_settled(path: str) -> bool:
     """Whether the next save of a file has another time: Python compares whole seconds, and the size, so that it takes
     the bytecode of the first of two saves within a second."""
     try:
-        return abs(time.time() - os.stat(path).st_mtime) > _SETTLED
+        state = os.stat(path)
+        return abs(time.time() - (state.st_mtime if os.name == "nt" else state.st_ctime)) > _SETTLED
     except OSError:
         return True
 

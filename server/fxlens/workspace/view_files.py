@@ -73,6 +73,6 @@ class ViewFiles:
             path = key(os.path.join(inner, subject.file_name()))
             self._files[path] = subject
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if (files.read_text(path, "replace") or "") != text:
+        if files.read_text(path) != text:
             files.write_whole(path, text.encode("utf-8", "backslashreplace"))
         return path
