@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hostile import DEEP
-from lsp_client import CAPABILITIES, MODEL, Client
+from lsp_client import CAPABILITIES, MODEL, Client, edited
 from processes import clock
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -277,6 +277,33 @@ def test_files_that_are_not_utf_8(folder: Path, server: Client, report):
         server.close(uri)
     server.close(good)
     report(tries=3, outcome="latin-1 read, others named at the import")
+
+
+SIZED = """# -*- coding: latin-1 -*-
+import torch
+
+
+def helper(x):
+    "größe"; return torch.zeros(int(x.shape[0]), 4) + x
+"""
+
+
+def test_a_fix_of_a_helper_in_another_encoding(server: Client, folder: Path, report):
+    """It is not open, so the places in it are those of the file as Python decodes it."""
+    (folder / "sized.py").write_bytes(SIZED.encode("latin-1"))
+    model = MODEL.split("\n\n\n")[0] + "\nfrom sized import helper\n\n\n# fxlens: Net() <- torch.randn(2, 4)\n"
+    model += "class Net(nn.Module):\n    def forward(self, x):\n        return helper(x)\n"
+    uri = server.open(folder / "uses_sized.py", model)
+    (found,) = (each for each in server.diagnostics(uri) if each["code"] == "FX130")
+    results = set()
+    for action in server.actions(uri, found):
+        for address, edits in action["edit"]["changes"].items():
+            if address.endswith("/sized.py"):
+                results.add(edited(SIZED, edits).splitlines()[-1])
+    server.close(uri)
+    assert '    "größe"; return torch.zeros(x.shape[0], 4) + x' in results, results
+    assert all(each.startswith('    "größe"; return torch.zeros(') and each.endswith(", 4) + x") for each in results)
+    report(tries=len(results), outcome="at their places")
 
 
 ODD_LINES = ["\x0c", "\x0b", "\x1c", "\x85", "\u2028", "\u2029"]

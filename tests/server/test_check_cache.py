@@ -86,6 +86,28 @@ def test_it_knows_debians_packages_and_those_of_the_system_below_a_virtual_envir
     assert environment_of(str(python)) == before != now
 
 
+def test_packages_behind_a_script_or_a_link_count(tmp_path: Path):
+    """As those behind the `python` of pyenv, which starts the one of the folder."""
+    from fxlens.checking.cache import environment_of
+
+    installed = tmp_path / "3.11" / "lib" / "python3.11" / "site-packages" / "kit-1.0.dist-info"
+    installed.mkdir(parents=True)
+    real = tmp_path / "3.11" / "bin" / "python"
+    real.parent.mkdir()
+    real.write_text("")
+    link, script = tmp_path / "bin" / "python", tmp_path / "shims" / "python"
+    for each in (link, script):
+        each.parent.mkdir()
+    link.symlink_to(real)
+    script.write_text(f"#!/bin/sh\necho {tmp_path / '3.11'}\n")
+    script.chmod(0o755)
+    before = [environment_of(str(each)) for each in (link, script)]
+    (installed / "RECORD").write_text("kit/__init__.py,sha256=1,\n")
+    assert all(environment_of(str(each)) != old for each, old in zip((link, script), before, strict=True))
+    script.write_text(f"#!/bin/sh\necho {tmp_path / '3.12'}\n")
+    assert environment_of(str(script)) != before[1]
+
+
 DEPENDENT = """\
 import json
 import sys

@@ -71,6 +71,35 @@ def test_only_what_is_new_fails_and_what_is_gone_is_reported(project: Path):
     assert done.stderr == ('fxlens: src/net.py: FX120 in Gate no longer occurs: label = "naïve 🙂"; n = len(x)\n')
 
 
+def test_what_was_not_judged_fails_whatever_rules_are_selected(project: Path, tmp_path: Path):
+    (project / "syntax.py").write_text("class Net\n", encoding="utf-8")
+    (project / "latin.py").write_bytes(b"name = '\xe9'\n")
+    for name in ("syntax.py", "latin.py"):
+        done = fxlens("check", name, "--select", "FX1,FX2", cwd=project)
+        assert done.returncode == 1 and "FX308" in done.stdout, (done.stdout, done.stderr)
+        assert fxlens("check", name, "--ignore", "FX308", cwd=project).returncode == 0
+    fxlens("check", "src", "--quick", "--write-baseline", cwd=project)
+    before = (project / "fxlens-baseline.json").read_text()
+    for given in (("--select", "FX1"), ("--ignore", "FX3"), ("--write-baseline", "--select", "FX1")):
+        done = fxlens("check", "src", "--python", str(tmp_path / "none"), *given, cwd=project)
+        assert done.returncode == 2, (done.stdout, done.stderr)
+    assert (project / "fxlens-baseline.json").read_text() == before
+
+
+def test_a_baseline_holds_for_fixes_and_for_the_rules_that_are_not_selected(project: Path):
+    net, known = project / "src" / "net.py", project / "fxlens-baseline.json"
+    fxlens("check", "src", "--quick", "--write-baseline", cwd=project)
+    before = known.read_text()
+    assert fxlens("check", "src", "--quick", "--write-baseline", "--select", "FX2", cwd=project).returncode == 0
+    assert known.read_text() == before
+    assert fxlens("check", "src", "--format", "json", "--output", known.name, cwd=project).returncode == 2
+    assert known.read_text() == before
+    assert fxlens("check", "src", "--baseline", known.name, "--diff", cwd=project).stdout == ""
+    assert fxlens("check", "src", "--baseline", known.name, "--fix", cwd=project).returncode == 0
+    assert net.read_text(encoding="utf-8") == BROKEN
+    assert fxlens("check", "src", "--diff", cwd=project).stdout != ""
+
+
 def checked(path: Path, *lines: int, also: tuple[Finding, ...] = ()) -> Checked:
     """A file with a finding of FX101 on some of its lines."""
     found = [finding("FX101", "error", "", span(str(path), line), target="Gate") for line in lines]
