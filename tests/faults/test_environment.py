@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import sysconfig
 import time
@@ -17,6 +19,7 @@ from lsp_client import MODEL, Client
 from processes import at_rest, descendants, gone, settled, tree, zygotes
 from servers import eventually, started
 from user_code import FATAL, HARMLESS, LEAVES_FILES, Case
+from warm_python import warm_fxlens
 
 OLD_PYTHON = (
     "import sys, runpy; sys.version_info = (3, 8, 1); sys.argv = sys.argv[1:]; "
@@ -185,6 +188,21 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
         left = settled(server.pid, at_rest())
         assert len(left) <= at_rest(), tree(server.pid)
     report(outcome="its file is named or traced, others go on", recovered=taken)
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_file_that_ends_the_worker_costs_no_other(tmp_path: Path, report):
+    """Each of its tries ends the jobs of others, too."""
+    kills = MODEL.replace("return ", "import os\n        os.kill(os.getppid(), 9)\n        return ", 1)
+    for n, text in enumerate([MODEL, MODEL, kills, MODEL, MODEL]):
+        (tmp_path / f"file{n}.py").write_text(text)
+    command = warm_fxlens("check", ".", "--no-cache", "--quick", "--jobs", "3", "--format", "json")
+    for _ in range(3):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        files = {each["path"]: each for each in json.loads(done.stdout)["files"]}
+        found = {name: [each["code"] for each in file["findings"]] for name, file in files.items()}
+        assert not any(codes for name, codes in found.items() if "file2" not in name), found
+    report(tries=3, outcome="others traced")
 
 
 @pytest.mark.usefixtures("warm")

@@ -357,6 +357,29 @@ def test_an_unknown_width_of_the_terminal_hides_nothing(tmp_path: Path):
     assert "FX101" in fxlens("check", "net.py", "--quick", cwd=tmp_path, COLUMNS="0").stdout
 
 
+def test_ray_at_an_address_where_nothing_listens(tmp_path: Path):
+    (tmp_path / "net.py").write_text(BROKEN, encoding="utf-8")
+    done = fxlens("check", "net.py", "--ray", "127.0.0.1:1", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("fxlens: no Ray cluster at 127.0.0.1:1: "), done.stderr
+
+
+def test_a_model_of_another_file_makes_the_file_one_of_models(tmp_path: Path):
+    (tmp_path / "base.py").write_text("from torch import nn\n\n\nclass Base(nn.Module):\n    pass\n", encoding="utf-8")
+    (tmp_path / "sub.py").write_text(OF_ANOTHER, encoding="utf-8")
+    done = fxlens("check", "sub.py", "--quick", "--all", cwd=tmp_path)
+    assert done.returncode == 1 and "FX101" in done.stdout, (done.stdout, done.stderr)
+
+
+OF_ANOTHER = """\
+from base import Base
+
+
+class Sub(Base):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+"""
+
+
 @pytest.mark.timeout(900)
 def test_ray_gives_the_same_and_a_lost_worker_loses_nothing(tmp_path: Path):
     import psutil

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from .checker import Checked, Options
 from .files import CannotCheck
 
 _RETRIES = 5
+_CONNECT_SECONDS = 10.0
 _state: dict[str, Any] = {}
 
 
@@ -45,6 +47,7 @@ def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Che
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     try:
         if address:
+            _reach(address)
             ray.init(address=address, **quiet)
         else:
             ray.init(num_cpus=options.jobs, include_dashboard=False, **quiet)
@@ -58,6 +61,13 @@ def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Che
         raise CannotCheck(f"Ray failed: {error}") from None
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Ray itself tries for minutes.  Raises OSError if nothing listens at an address with a port."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 
 def check_here(path: str, options: Options) -> Checked:

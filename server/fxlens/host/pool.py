@@ -186,6 +186,9 @@ class Pool:
             if not (outcome.early or (outcome.end == "lost" and not worker.alive)):
                 break
             # The worker itself died, or its process before this job started: try once more.
+            if again and outcome.end == "lost" and not captures and self.launch.forks and not self._closed:
+                outcome = await self._alone(message, limits, compiler)
+                break
             if again and worker is self._worker:
                 await self._end()  # user code may have broken its ability to fork
             worker = await self.ready()
@@ -196,6 +199,15 @@ class Pool:
         if traced and isinstance(worker, ForkWorker):
             self.kept.learn(message, limits, worker)
         return outcome
+
+    async def _alone(self, message: Data, limits: Limits, on_event: OnEvent) -> Outcome:
+        """Runs a job in a worker of its own: the job of another file may end the worker that they share."""
+        worker = ForkWorker(self.launch)
+        try:
+            await worker.start()
+            return await worker.run(message, limits, on_event)
+        finally:
+            await worker.close()
 
     def _others(self, path: str) -> set[int | None]:
         """Other processes that execute a file or have done so, most of which are being ended: they may hold what it
