@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if _signal.getsignal(_signal.SIGINT) is _signal.SIG_DFL:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        if hasattr(_signal, "SIGCHLD") and _signal.getsignal(_signal.SIGCHLD) is _signal.SIG_IGN:
+            # Who started this may ignore the ends of its children; here they are waited for.
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         return _run(arguments)
     except KeyboardInterrupt:
         return 130

@@ -191,6 +191,30 @@ def test_user_code_against_its_worker(tmp_path: Path, signal_name: str, report):
 
 
 @pytest.mark.usefixtures("warm")
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_a_parent_that_ignores_the_ends_of_its_children(tmp_path: Path, report):
+    (tmp_path / "net.py").write_text(MODEL)
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        ignoring,
+        sys.executable,
+        "-m",
+        "fxlens",
+        "check",
+        "net.py",
+        "--no-cache",
+        "--quick",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "Net traced" in done.stdout, (done.stdout, done.stderr)
+    report(outcome="traced")
+
+
+@pytest.mark.usefixtures("warm")
 def test_a_file_that_ends_the_worker_costs_no_other(tmp_path: Path, report):
     """Each of its tries ends the jobs of others, too."""
     kills = MODEL.replace("return ", "import os\n        os.kill(os.getppid(), 9)\n        return ", 1)

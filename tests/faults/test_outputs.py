@@ -240,6 +240,7 @@ def test_no_command_drives_the_terminal(tmp_path: Path, name: str, report):
         bare = re.sub(r"\r?\x1b\[K|\x1b\[[\d;]*m|\r\n", "\n", said)
         found = set(bare) & {chr(each) for each in (*range(9), *range(11, 32), *range(127, 160))}
         assert not found and said.strip(), (found, said)
+        assert r"\x1b[K" not in said, "progress is written over, not shown"
         assert name not in ("check", "check --fix") or "ValueError" in said, "how the other one fails"
         assert "drawing" not in name or "digraph" in said
     report(tries=len(targets), outcome="escaped")
