@@ -113,6 +113,41 @@ def test_a_model_that_cannot_be_saved(tmp_path: Path, warm_python: Path, report)
     report(tries=2, outcome="a sentence; the next one is saved")
 
 
+LIMIT = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+"""Of the process that has the result."""
+
+
+def test_a_result_that_cannot_be_saved(tmp_path: Path, report):
+    """Of an earlier save all stays, of a new one there is nothing, and the result can still be saved elsewhere."""
+    large = MODEL.replace("4, 4)", "400, 400)").replace("2, 4)", "2, 400)")
+    good, new, onnx = tmp_path / "good", tmp_path / "new", tmp_path / "new.onnx"
+    (tmp_path / "net.py").write_text(large)
+    with Client(tmp_path) as server:
+        uri = server.open(tmp_path / "net.py")
+
+        def save(**where: Path) -> dict:
+            asked = {name: str(each) for name, each in where.items()}
+            return server.request("fxlens/savePass", {"kept": kept, **asked})
+
+        def apply() -> str:
+            return server.request("fxlens/pass", {"uri": uri, "target": "Net", "passes": ["fuse"]})["kept"]
+
+        kept = apply()
+        assert save(out=good) == {"saved": True}
+        before = {each.name: each.read_bytes() for each in good.iterdir()}
+        server.change(uri, LIMIT + large)
+        kept = apply()
+        for where, place in (("out", good), ("out", new), ("onnx", onnx)):
+            assert save(**{where: place}) == {"reason": f"{place} cannot be written: File too large"}
+        assert {each.name: each.read_bytes() for each in good.iterdir()} == before
+        assert not new.exists() and not onnx.exists() and left(tmp_path) == []
+        server.change(uri, large)
+        kept = apply()
+        for where, place in (("out", good), ("out", new), ("onnx", onnx)):
+            assert save(**{where: place}) == {"saved": True}
+    report(tries=3, outcome="a sentence; the next one is saved")
+
+
 JUMPING = """import itertools, random, sys, time
 real, numbers = time.time, random.Random(3)
 time.time = lambda: real() + numbers.choice([-1, 1]) * numbers.random() * 4e8

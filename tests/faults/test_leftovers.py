@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import lsp_client
 import pytest
 from fxlens.ipc.trees import remove_tree
 from processes import gone, processes_with
@@ -89,6 +90,38 @@ def test_no_process_outlives_a_job_on_one_model(tmp_path: Path, command: str, ho
     assert started
     assert waited_for(lambda: not processes_with(mark)), (processes_with(mark), out)
     report(outcome="none left")
+
+
+FORKED_TWICE = """import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("pids", "a").write(f"{os.getpid()}\\n")
+        time.sleep(300)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found only there")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, "exit", "close"], ids=str)
+def test_no_process_outlives_a_result_that_waits_to_be_saved(tmp_path: Path, how: signal.Signals | str, report):
+    """A daemon in a session of its own, which the file starts at its import and which holds its output. The server is
+    ended without a request for it, or the document is closed."""
+    (tmp_path / "net.py").write_text(FORKED_TWICE + lsp_client.MODEL)
+    with lsp_client.Client(tmp_path, cold=True) as server:
+        uri = server.open(tmp_path / "net.py")
+        server.diagnostics(uri)
+        assert "kept" in server.request("fxlens/pass", {"uri": uri, "target": "Net", "passes": ["fuse"]})
+        daemons = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        if how == "close":
+            server.close(uri)
+        elif how == "exit":
+            server.notify("exit", None)
+        else:
+            os.kill(server.pid, how)
+        assert gone(daemons, 4.0) == []
+    report(tries=len(daemons), outcome="none left")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tomllib
 from fxlens.worker import outputs
-from lsp_client import MODEL
+from lsp_client import MODEL, Client
 from warm_python import warm_fxlens
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -46,8 +46,47 @@ def test_no_folder_of_others_is_written_to(tmp_path: Path, report):
     outputs.check_folder(str(package), SAVED, False)
     for other in (package / "module.pt", package):
         with pytest.raises(outputs.NotOurs):
-            outputs.check_file(str(other), b"fxlib", False)
+            outputs.check_file(str(other), False)
     report(tries=7, outcome="refused; --force allows it")
+
+
+def test_no_saved_result_that_was_edited_is_replaced(tmp_path: Path, report):
+    """Nor a package that looks like one, nor a program that mentions fxlib; what is as it was saved is replaced."""
+    (tmp_path / "net.py").write_text(MODEL)
+    package, program, mine = tmp_path / "package", tmp_path / "program.py", tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .module import *")
+    (package / "module.py").write_text("class Mine: pass\n")
+    program.write_text("import fxlib\n")
+    with Client(tmp_path) as server:
+        uri = server.open(tmp_path / "net.py")
+        kept = server.request("fxlens/pass", {"uri": uri, "target": "Net", "passes": ["fuse"]})["kept"]
+
+        def save(**where: object) -> dict:
+            asked = {name: str(each) if isinstance(each, Path) else each for name, each in where.items()}
+            return server.request("fxlens/savePass", {"kept": kept, **asked})
+
+        for where in ({"out": mine}, {"onnx": tmp_path / "mine.onnx"}):
+            assert [save(**where) for _ in range(2)] == [{"saved": True}] * 2
+        (mine / "__pycache__").mkdir()
+        assert save(out=mine) == {"saved": True}
+        saved = (mine / "module.py").read_text()
+        for number, edit in enumerate((lambda: (mine / "module.py").write_text(f"{saved}# edited"),
+                                       lambda: (mine / "notes").touch(),
+                                       lambda: (mine / "state_dict.pt").unlink())):  # fmt: skip
+            edit()
+            assert "edited since" in save(out=mine)["reason"], number
+            assert save(out=mine, force=True) == {"saved": True}
+            (mine / "notes").unlink(missing_ok=True)
+            assert save(out=mine) == {"saved": True}
+        with (tmp_path / "mine.onnx").open("ab") as file:
+            file.write(b"\0")
+        for where in ({"onnx": tmp_path / "mine.onnx"}, {"out": package}, {"onnx": program}, {"onnx": package}):
+            assert "did not write" in save(**where)["reason"]
+        assert (package / "module.py").read_text() == "class Mine: pass\n" and program.read_text() == "import fxlib\n"
+        assert save(onnx=program, force=True) == {"saved": True}
+        assert "did not write" in save(onnx=package, force=True)["reason"], "it is a folder"
+    report(tries=8, outcome="refused; with force it is replaced")
 
 
 def test_no_source_is_replaced_by_a_report(tmp_path: Path, report):

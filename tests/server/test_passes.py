@@ -135,6 +135,11 @@ def test_what_was_previewed_is_saved_by_the_process_that_has_it(client: Client, 
     assert "self.bn(" in answer["before"] and "def forward" in forward and "bn(" not in forward
     unwritable = client.request("fxlens/savePass", {"kept": answer["kept"], "out": "/proc/nowhere"})
     assert "/proc/nowhere cannot be written" in unwritable["reason"]
+    for name in (str(tmp_path / "a\0b"), str(tmp_path / ("long" * 100))):
+        for where in ("out", "onnx"):
+            refused = client.request("fxlens/savePass", {"kept": answer["kept"], where: name})
+            assert "cannot be written" in refused["reason"]
+    assert "Nothing is saved" in client.request("fxlens/savePass", {"kept": answer["kept"]})["reason"]
     assert client.request("fxlens/savePass", asked) == {"saved": True}, "a refusal ends nothing"
     client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
     assert client.request("fxlens/savePass", asked) == {"saved": False}
@@ -154,6 +159,14 @@ def test_another_job_ends_what_is_kept_and_cancelling_ends_a_job(client: Client,
         "reason": "cancelled"
     }
     assert jobs_left(client, 0) == 0
+
+
+def test_a_token_that_is_none_is_said_and_holds_nothing_up(client: Client, stem: str):
+    asked = {"uri": stem, "target": "Stem", "passes": ["dropout"]}
+    for token in ({}, [1]):
+        for method in ("fxlens/pass", "fxlens/estimate"):
+            assert "workDoneToken" in client.request(method, {**asked, "workDoneToken": token})["reason"]
+    assert "reason" not in client.request("fxlens/pass", asked)
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,9 @@ class ModelJobs:
     def _begin(self, doing: str, token: Any) -> _Progress:
         if self._doing is not None:
             raise NoAnswer(f"{self._doing} is still running. Cancel it, or wait until it has finished.")
+        progress = _Progress(self._ls, token, doing)
         self._doing = doing
-        return _Progress(self._ls, token, doing)
+        return progress
 
     def _end(self, progress: _Progress) -> None:
         self._doing = None
@@ -176,9 +177,11 @@ class ModelJobs:
 
 
 class _Progress:
-    """Reports to the client's token, if there is one."""
+    """Reports to the client's token, if there is one.  Raises NoAnswer if it is none."""
 
     def __init__(self, ls: FxLensServer, token: Any, title: str) -> None:
+        if not isinstance(token, (str, int, type(None))):
+            raise NoAnswer("A workDoneToken is a text or a whole number.")
         self.ls, self.token = ls, token
         self.cancelled = False
         if token is not None:

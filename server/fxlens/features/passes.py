@@ -4,9 +4,10 @@
 [new]}}``.  ``fxlens/pass`` ``{uri, target, passes, old?, new?, out?, onnx?, force?, workDoneToken?}`` applies passes
 and answers ``{target, passes, before, after, error, nodes, refused, notes, library, construction, kept}`` or
 ``{reason}``; with ``out`` the changed model is saved as a module folder, with ``onnx`` it is exported to that file.
-Files that FX Lens did not write are replaced with ``force`` only.  ``fxlens/savePass`` ``{kept, out?, onnx?, force?,
-workDoneToken?}`` saves an earlier result, which stays in its process for a while: ``{saved: true}``, ``{saved: false}``
-if it is gone, or ``{reason}``. ``vscode-extension/src/protocol/passes.ts`` describes all of them.
+Files that FX Lens did not write, or that were edited since, are replaced with ``force`` only.  ``fxlens/savePass``
+``{kept, out?, onnx?, force?, workDoneToken?}`` saves an earlier result, which stays in its process for a while:
+``{saved: true}``, ``{saved: false}`` if it is gone, or ``{reason}``. ``vscode-extension/src/protocol/passes.ts``
+describes all of them.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ def register(server: FxLensServer) -> None:
     async def save(ls: FxLensServer, given: Any) -> SavePassAnswer | Refusal:
         asked = params.of(given)
         where = {"force": asked.get("force") is True, **{each: params.text(asked, each) for each in ("out", "onnx")}}
+        if not (where["out"] or where["onnx"]):
+            return {"reason": "Nothing is saved: name a folder (out) or a file (onnx)."}
         try:
             answer = await ls.model_jobs.ask(params.text(asked, "kept"), where, asked.get("workDoneToken"))
         except NoAnswer as error:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from dataclasses import replace
 
 from fxlens.ipc import processes, protocol, temporary
@@ -23,6 +24,7 @@ from .pipes import PipeCapture
 from .progress import Progress, receive, steps_of
 from .watch import TICK, Watch
 
+_LOOK = 0.005
 _END_SECONDS = 0.3
 """The most that a job waits for its own end, since trackers of shared memory may take seconds."""
 
@@ -92,8 +94,10 @@ class _Spare:
 
     async def end(self) -> None:
         kill_tree(self.process)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.process.wait(), 5)
+        until = time.monotonic() + EXIT_SECONDS
+        # Its `wait` would also wait for the ends of its pipes, which an orphan may hold.
+        while self.process.returncode is None and time.monotonic() < until:
+            await asyncio.sleep(_LOOK)
         await orphans.end(self.process.pid)
         processes.kill_group(self.process.pid)
         self.output.cancel()

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "is_running",
     "is_tracker",
     "kill_around_trackers",
+    "kill_below",
     "kill_group",
     "kill_job",
     "locks_files",
@@ -42,6 +44,7 @@ _TRACKERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MOST = 10_000
+_ROUNDS = 1000
 _exit = os._exit  # user code may replace it
 
 
@@ -184,6 +187,21 @@ def kill_around_trackers(pid: int) -> list[int]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
     return trackers
+
+
+def kill_below(pid: int) -> None:
+    """Stops a process that adopts orphans, and kills what is below it, in any group and session, except trackers. When
+    it ends, the system would give them another parent, and nobody could find them any more."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGSTOP)
+    for _ in range(_ROUNDS):  # those that are killed may have started others
+        below = [each for each in descendants_of(pid) if is_running(each) and not is_tracker(each)]
+        if not below:
+            return
+        for each in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(0.001)
 
 
 def group_of(pid: int) -> int | None:

@@ -8,7 +8,8 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,20 +94,20 @@ class _Changed:
         }  # fmt: skip
 
     def keep(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        from fxlens.worker import one_model, outputs
+        from fxlens.worker import outputs
 
         force = request.get("force") is True
-        try:
-            if request.get("out"):
-                outputs.check_folder(request["out"], {"module.py": b"", "__init__.py": b"from .module import *"}, force)
-            if request.get("onnx"):
-                outputs.check_file(request["onnx"], b"fxlib", force)
-        except outputs.NotOurs as error:
-            raise one_model.Refused(str(error)) from None
-        if request.get("out"):
-            _save(self._graph_module, Path(request["out"]), self.model.name)
-        if request.get("onnx"):
-            _export(self._to_export(), self.model, request["onnx"])
+        out, onnx = request.get("out") or "", request.get("onnx") or ""
+        if out:
+            with _writing(out):
+                outputs.check_package(out, force)
+        if onnx:
+            with _writing(onnx):
+                outputs.check_file(onnx, force)
+        if out:
+            _save(self._graph_module, out, self.model.name)
+        if onnx:
+            _export(self._to_export(), self.model, onnx)
         return {}
 
     def _to_export(self) -> Any:
@@ -119,30 +120,45 @@ class _Changed:
             return self._apply(self.model.traced(), replace(self.choice, export=True))[0]
 
 
-def _save(changed: Any, folder: Path, name: str) -> None:
+@contextmanager
+def _writing(place: str) -> Iterator[None]:
+    """Refuses what cannot be written, as on a full disk, or under a name that no file can have: the result stays."""
+    from fxlens.worker import errors, one_model, outputs
+
+    try:
+        yield
+    except outputs.NotOurs as error:
+        raise one_model.Refused(str(error)) from None
+    except OSError as error:
+        raise one_model.Refused(f"{place} cannot be written: {error.strerror or error}") from error
+    except Exception as error:
+        raise one_model.Refused(f"{place!r} cannot be written: {errors.brief(error)}") from error
+
+
+def _save(changed: Any, folder: str, name: str) -> None:
     """A folder that can be imported; it needs fxlib only if the model itself does."""
     import warnings
 
-    from fxlens.worker import one_model
+    from fxlens.worker import outputs
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    def write(place: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            changed.to_folder(folder, name)
-        file = folder / "module.py"
+            changed.to_folder(place, name)
+        file = place / "module.py"
         text = file.read_text(encoding="utf-8")
         body = text[text.index("class ") :]
         for short in ("fx_pytree", "pytree"):
             if f"{short}." not in body:
                 text = re.sub(rf"^import \S+ as {short}\n", "", text, flags=re.MULTILINE)
         file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise one_model.Refused(f"{folder} cannot be written: {error.strerror or error}") from error
+
+    with _writing(folder):
+        outputs.save_package(folder, write)
 
 
 def _export(changed: Any, model: Model, file: str) -> None:
-    from fxlens.worker import one_model
+    from fxlens.worker import one_model, outputs
 
     if importlib.util.find_spec("onnx_ir") is None:
         raise one_model.Refused(
@@ -153,11 +169,11 @@ def _export(changed: Any, model: Model, file: str) -> None:
     from fxlib.lowering import Unsupported, to_onnx
 
     try:
-        onnx_ir.save(to_onnx(changed, model.in_order, name=model.name).model, file)
+        exported = onnx_ir.to_proto(to_onnx(changed, model.in_order, name=model.name).model).SerializeToString()
     except Unsupported as error:
         raise one_model.Refused(f"{model.name} has no ONNX form as a whole: {error}") from error
-    except OSError as error:
-        raise one_model.Refused(f"{file} cannot be written: {error.strerror or error}") from error
+    with _writing(file):
+        outputs.save_file(file, exported)
 
 
 def _has_library() -> bool:

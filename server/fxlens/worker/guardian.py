@@ -46,8 +46,8 @@ def dismiss(guard: int) -> None:
 
 
 def start(lifeline: int, folder: str, others: Iterable[int]) -> None:
-    """Forks a process that waits until the other end of ``lifeline`` is closed, then kills this one's group and removes
-    ``folder``. ``others`` are descriptors that it must close.
+    """Forks a process that waits until the other end of ``lifeline`` is closed, then kills what is below this one and
+    its group, and removes ``folder``. ``others`` are descriptors that it must close.
 
     It is not a child of this process, so that user code that waits for children does not see it."""
     between = os.fork()
@@ -70,6 +70,7 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
     os.read(lifeline, 1)
     from fxlens.ipc import processes, temporary
 
+    processes.kill_below(os.getpgrp())
     if trackers := processes.kill_around_trackers(os.getpgrp()):
         until = time.monotonic() + processes.TRACKER_SECONDS
         while time.monotonic() < until and any(map(processes.is_tracker, trackers)):

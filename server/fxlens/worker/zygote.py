@@ -96,6 +96,7 @@ def main(arguments: list) -> None:
             stacks, lifeline = fds
             guardian.start(lifeline, folder, others=(0, 1, 2, stacks))
             processes.outlive_parent()
+            processes.adopt_orphans()  # so that the guardian finds them
         channel = (os.dup(0), os.dup(1))
         os.dup2(2, 1)
         try:
