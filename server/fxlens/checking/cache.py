@@ -13,12 +13,15 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fxlens.host.launch import PACKAGE, fxlib_folder
+from fxlens.ipc import processes
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
@@ -28,6 +31,7 @@ from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
+_ASK_SECONDS = 5.0
 _FOLDERS = (
     "lib/python*/site-packages", "Lib/site-packages", "lib/python*/dist-packages", "local/lib/python*/dist-packages",
 )  # fmt: skip
@@ -175,8 +179,15 @@ def _roots(python: str) -> list[Path]:
             script = file.read(2) == b"#!"
         if script:
             ask = [python, "-I", "-c", "import sys; print(sys.prefix)"]
-            said = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True).stdout
-            return [Path(os.fsdecode(said).strip())]
+            asked = subprocess.run(
+                ask,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_ASK_SECONDS,
+                check=True,
+                preexec_fn=partial(processes.die_with_parent, os.getpid()) if sys.platform == "linux" else None,
+            )
+            return [Path(os.fsdecode(asked.stdout).strip())]
     return list(dict.fromkeys([own, Path(real).parent.parent]))
 
 
