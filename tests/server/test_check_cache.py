@@ -261,6 +261,33 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
     assert codes() == []
 
 
+@pytest.mark.parametrize(
+    ("line", "there", "comes"),
+    [
+        ("import importlib.util\nTHERE = importlib.util.find_spec('fast') is not None", "", "src/fast.py"),
+        ("import importlib.util\nTHERE = importlib.util.find_spec('fast') is not None", "", "fast.so"),
+        ("import glob\nTHERE = len(glob.glob('conf/*.yaml')) > 1", "conf/a.yaml", "conf/b.yaml"),
+        ("import kit\nTHERE = kit.THERE", "kit.py", "kit/__init__.py"),
+    ],
+    ids=["a folder that was not there", "compiled", "listed", "a package beside the module"],
+)
+def test_names_that_come_count(tmp_path: Path, line: str, there: str, comes: str):
+    model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * (len(x) if THERE else 2)\n"
+    (tmp_path / "net.py").write_text(f"from torch import nn\n{line}\n\n\n{model}")
+    if there:
+        (tmp_path / there).parent.mkdir(exist_ok=True)
+        (tmp_path / there).write_text("THERE = False\n")
+
+    def codes() -> list[str]:
+        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
+        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
+
+    assert codes() == []
+    (tmp_path / comes).parent.mkdir(exist_ok=True)
+    (tmp_path / comes).write_text("THERE = True\n")
+    assert codes() == ["FX120"]
+
+
 SUBMODULE = """\
 from torch import nn
 from kit.layers import Act

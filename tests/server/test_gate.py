@@ -224,6 +224,40 @@ def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
     assert "FX101" in done.stdout
 
 
+def test_what_a_watch_keeps_ends_where_something_shadows_an_import_or_is_installed(project: Path):
+    """Neither its report nor the cache has the old result; the file has been kept by the third round."""
+    packages = project / "env" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project / "env")], check=True)
+    (packages / "torch.pth").write_text("\n".join(each for each in sys.path if each.endswith("site-packages")))
+    net = project / "src" / "net.py"
+    (project / "near.py").write_text("WHICH = 0\n")
+    guarded = "try:\n    from installed_later import WHICH\nexcept ImportError:\n    from near import WHICH\n"
+    net.write_text(guarded + BROKEN.replace("if x.sum() > 0", "if WHICH and x.sum() > 0").replace("len(x)", "4"))
+    python = ("--python", str(project / "env" / "bin" / "python"))
+    watching = Watching(project, "src/net.py", *python)
+    try:
+        assert "1 traced" in watching.report()
+        for each in ("# a\n", "# b\n"):
+            time.sleep(1)
+            net.write_text(net.read_text() + each)
+            assert "1 traced" in watching.report()
+        time.sleep(1)
+        (project / "src" / "near.py").write_text("WHICH = 1\n")
+        assert "FX101" in watching.report()
+        (project / "src" / "near.py").unlink()
+        for each in ("", "# c\n"):
+            net.write_text(net.read_text() + each)
+            assert "1 traced" in watching.report()
+            time.sleep(1)
+        (packages / "installed_later-1.0.dist-info").mkdir()
+        (packages / "installed_later.py").write_text("WHICH = 1\n")
+        net.write_text(net.read_text() + "# d\n")
+        assert "FX101" in watching.report()
+    finally:
+        watching.end()
+    assert "FX101" in fxlens("check", "src/net.py", "--quick", *python, cwd=project).stdout
+
+
 def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *arguments]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()

@@ -323,6 +323,32 @@ def test_a_file_that_was_imported_and_has_changed_is_seen(run):
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("line", "comes"),
+    [
+        ("from other import SCALE", "other/__init__.py"),
+        ("try:\n    from third.leaf import SCALE\nexcept ImportError:\n    SCALE = 2", "third/leaf.py"),
+        ("SCALE = 300 if 'new' in __import__('os').listdir(__import__('os').path.dirname(__file__)) else 2", "new"),
+    ],
+    ids=["package", "folder", "listed"],
+)
+def test_what_would_be_imported_or_listed_and_comes_later_is_seen(run, line: str, comes: str):
+    async def test(both: Both) -> None:
+        text = TEXT.replace("SCALE = 2", line)
+        both.path.with_name("other.py").write_text("SCALE = 2\n")
+        await both.records(text)
+        await both.records(text)
+        assert both.used == FORKS
+        new = both.path.parent / comes
+        new.parent.mkdir(exist_ok=True)
+        new.write_text("SCALE = 300\n")
+        both.said.clear()
+        one, cold = await both.records(text)
+        assert one == cold and "300" in one["targets"][0]["code"]
+
+    run(test)
+
+
 def test_a_file_that_changes_after_it_was_imported_and_before_it_is_looked_at(run):
     """Here the file that imports it writes it; an editor does so at any moment."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
 from fxlens.index.index import Index
 from lsp_client import Client
 
@@ -94,6 +96,104 @@ def test_a_folder_that_is_gone_or_comes_back_traces_what_imports_from_it_again(s
             {"changes": [{"uri": other.as_uri(), "type": 3}, {"uri": package.as_uri(), "type": 1}]},
         )
         wait_for(client, uri, ["FX120"])
+
+
+def told(client: Client, path: Path, kind: int) -> None:
+    client.notify("workspace/didChangeWatchedFiles", {"changes": [{"uri": path.as_uri(), "type": kind}]})
+
+
+@pytest.mark.parametrize("event", ["before", "after", "none"])
+def test_a_clean_open_file_that_changes_on_disk_is_reloaded_by_closing_and_opening_it(
+    shared: Client, folder: Path, event: str
+):
+    """As Emacs and Neovim do after a checkout; the change may be told before, afterwards, or not at all."""
+    good, bad = "def act(x):\n    return x\n", "def act(x):\n    return x * len(x)\n"
+    extras = folder / "extras.py"
+    extras.write_text(good)
+    with shared.lent(deadline=60) as client:
+        opened = client.open(extras)
+        uri = client.open(folder / "net.py", MODEL.replace("from . import", "import"))
+        wait_for(client, uri, [])
+        extras.write_text(bad)
+        if event == "before":
+            told(client, extras, 2)
+        client.close(opened)
+        opened = client.open(extras)
+        if event == "after":
+            told(client, extras, 2)
+        wait_for(client, uri, ["FX120"])
+        client.close(opened)
+        extras.write_text(good)
+        client.open(extras)
+        wait_for(client, uri, [])
+
+
+def test_a_clean_open_file_that_changes_on_disk_and_is_closed(shared: Client, folder: Path):
+    extras = folder / "extras.py"
+    extras.write_text("def act(x):\n    return x\n")
+    with shared.lent(deadline=60) as client:
+        opened = client.open(extras)
+        uri = client.open(folder / "net.py", MODEL.replace("from . import", "import"))
+        wait_for(client, uri, [])
+        extras.write_text("def act(x):\n    return x * len(x)\n")
+        told(client, extras, 2)
+        client.close(opened)
+        wait_for(client, uri, ["FX120"])
+
+
+ALL = """\
+import importlib, os, pathlib, pkgutil
+from torch import nn
+
+PARTS = []
+for name in {names}:
+    if not name.startswith("_"):
+        PARTS.append(importlib.import_module("kit." + name.removesuffix(".py")))
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        for part in PARTS:
+            x = part.act(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "comes"),
+    [
+        (MODEL.replace("from . import", "import"), "extras/__init__.py"),
+        (MODEL.replace("from . import extras", "from deep import extras"), "models/deep/extras.py"),
+        (GUARDED.replace("kit.extras", "third.leaf"), "third/leaf.py"),
+        (ALL.replace("{names}", "os.listdir('kit')"), "kit/two.py"),
+        (ALL.replace("{names}", "[each.name for each in pathlib.Path('kit').glob('*.py')]"), "kit/two.py"),
+        (ALL.replace("{names}", "[each.name for each in pkgutil.iter_modules(['kit'])]"), "kit/two.py"),
+    ],
+    ids=["package", "nearer", "folder", "listdir", "glob", "pkgutil"],
+)
+def test_what_comes_and_would_be_imported_counts(shared: Client, folder: Path, text: str, comes: str):
+    """No file that was there changes; the model is kept for the next edit meanwhile."""
+    good = "def act(x):\n    return x\n"
+    (folder / "extras.py").write_text(good)
+    for each in ("deep", "kit", "models"):
+        (folder / each).mkdir()
+    (folder / "deep" / "extras.py").write_text(good)
+    (folder / "kit" / "one.py").write_text(good)
+    new = folder / comes
+    with shared.lent(deadline=60) as client:
+        text = text.replace("'kit'", repr(str(folder / "kit")))
+        uri = client.open(folder / "models" / "net.py" if "deep" in comes else folder / "net.py", text)
+        wait_for(client, uri, [])
+        for edit in ("# once", "# twice"):
+            assert client.edit(uri, f"{text}\n{edit}\n") == []
+        there = new.parent.exists()
+        new.parent.mkdir(exist_ok=True)
+        new.write_text("def act(x):\n    return x * len(x)\n")
+        told(client, new if there else new.parent, 1)
+        wait_for(client, uri, ["FX120"])
+        new.unlink() if there else shutil.rmtree(new.parent)
+        told(client, new if there else new.parent, 3)
+        wait_for(client, uri, [])
 
 
 def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_path: Path):

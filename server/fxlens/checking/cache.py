@@ -26,7 +26,7 @@ from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
-from fxlens.sources.files import changed_since, read_bytes, write_whole
+from fxlens.sources.files import changed_since, is_only_names, names_in, read_bytes, write_whole
 from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
@@ -95,7 +95,7 @@ class Cache:
         """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
-        if any(changed_since(path, began) for path in record["files"]):
+        if any(changed_since(path, began) for path in record["files"] if not is_only_names(path) or names_in(path)):
             return  # it may have been read before or after that
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
@@ -214,7 +214,9 @@ def _is_package(entry: os.DirEntry[str]) -> bool:
 
 
 def content_of(path: str) -> str | None:
-    """A digest of a file's bytes; None if it cannot be read."""
+    """A digest of a file's bytes, or of the names in a folder that was listed; None if it cannot be read."""
+    if is_only_names(path):
+        return names_in(path)
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:

@@ -9,16 +9,16 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 from fxlens.host.pool import Pool
-from fxlens.sources.files import began_now, changed_since
+from fxlens.sources.files import began_now, changed_since, is_only_names, names_in
 
-from .cache import Cache
+from .cache import Cache, environment_of
 from .checker import Checked, Options, Surroundings, check_files
 
 _SECONDS = 0.3
 _REST = 4
 """How much longer it waits than it takes to look at many files."""
 _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
-State = dict[str, tuple[int, int]]
+State = dict[str, object]
 
 
 async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGenerator[list[Checked], None]:
@@ -29,12 +29,16 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
     known: set[str] = set()
+    installed = environment_of(options.launch.python)
     took = 0.0
     try:
         while True:
             paths = files()
             watched = [*paths, *_beside(paths)]
             before, began = _state([*watched, *known]), began_now()
+            if (now_installed := environment_of(options.launch.python)) != installed:
+                await pool.restart()  # its processes have imported what was installed before
+                installed = now_installed
             fresh = replace(options, cache=Cache(options.launch.python) if options.cache else None)
             results = [result async for result in check_files(pool, paths, fresh, around)]
             read = {path for result in results for path in result.record["files"]}
@@ -45,7 +49,7 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
             yield results
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.
-            changed = {path for path in new & before.keys() if changed_since(path, began)}
+            changed = {path for path in new & before.keys() if not is_only_names(path) and changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(max(_SECONDS, _REST * took))
                 start = time.perf_counter()
@@ -70,9 +74,13 @@ def _beside(paths: Iterable[str]) -> Iterable[str]:
 
 
 def _state(paths: Iterable[str]) -> State:
-    """Time and size of the existing files."""
+    """Time and size of the existing files, and the names in folders that were listed."""
     found: State = {}
     for path in paths:
+        if is_only_names(path):
+            if (names := names_in(path)) is not None:
+                found[path] = names
+            continue
         try:
             state = os.stat(path)
         except OSError:

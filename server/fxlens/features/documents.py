@@ -80,8 +80,9 @@ def register(server: FxLensServer) -> None:
                 if path is not None and ls.session.is_read(path):
                     ls.session.read_file_changed(path)
                 continue
-            opened = ls.session.opened_configuration(path) is not None
-            if not opened and ls.session.document_at(path) is None:
+            if ls.session.document_at(path) is not None:
+                ls.session.open_file_changed(path)
+            elif ls.session.opened_configuration(path) is None:
                 ls.session.changed_on_disk(path)
 
 

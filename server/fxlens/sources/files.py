@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -54,6 +55,10 @@ ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ``ast.parse`` may raise for a text."""
 _COARSE = 50_000_000
 """Nanoseconds by which a file system's clock may lag."""
+_UNSEEN = (".", "__pycache__")
+_MADE = ("~", ".pyc", ".tmp")
+_MOST_NAMES = 2000
+_names: dict[str, tuple[int, str]] = {}
 
 
 class Changed(Exception):
@@ -338,8 +343,40 @@ def _take_over(handle: int, path: str, state: os.stat_result) -> bool:
     return True
 
 
+def only_names(path: str) -> str:
+    """A path of which only counts whether it is there, and for a folder the names in it: it ends with a separator."""
+    return os.path.join(path, "")
+
+
+def is_only_names(path: str) -> bool:
+    return path.endswith(os.sep)
+
+
+def names_in(path: str) -> str | None:
+    """A state of `only_names`: None if it does not exist. Hidden files and backups, which editors make, do not count;
+    nor do the names in a folder of very many, which is data."""
+    try:
+        time_of = os.stat(path.rstrip(os.sep) or path).st_mtime_ns
+    except OSError:
+        return None
+    before = _names.get(path)
+    if before is not None and before[0] == time_of:
+        return before[1]
+    try:
+        names = sorted(name for name in os.listdir(path) if not name.startswith(_UNSEEN) and not name.endswith(_MADE))
+    except OSError:
+        names = []
+    state = hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()
+    state = state if len(names) <= _MOST_NAMES else ""
+    if time.time_ns() - time_of > _COARSE:  # a later change gives it another time
+        _names[path] = time_of, state
+    return state
+
+
 def state_of(path: str) -> object:
     """A state that changes when a file is written, or a folder's entries change; None if it does not exist."""
+    if is_only_names(path):
+        return names_in(path)
     try:
         found = os.stat(path)
     except OSError:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fxlens.sources.files import only_names
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import UNIMPORTABLE, import_name, key
 
@@ -47,6 +48,7 @@ _TWICE = re.compile(r"already (been )?(registered|exists|defined)|duplicate", re
 _TOO_HIGH = re.compile("no known parent package|beyond top-level package")
 _IMPORTLIB = os.path.dirname(importlib.__file__)
 _INIT = "__init__.py"
+_COMPILED = importlib.machinery.EXTENSION_SUFFIXES
 
 
 class OverlayLoader(importlib.machinery.SourceFileLoader):
@@ -98,6 +100,10 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         self.roots: list[str] = []
         self.missing: dict[str, set[str]] = {}
         self.absent: dict[str, list[str]] = {}
+        self.later: list[str] = []
+        """Folders in which Python would search if they were there."""
+        self.nearer: set[str] = set()
+        """What would be imported in place of a module that was found, if it were there."""
         self.inits: set[str] = set()
         """Files that would make a package of a folder that is imported without one."""
         self.opened: set[str] = set()
@@ -122,6 +128,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         if fullname in self.folders:
             return self._of_folder(fullname, path)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and (importer := _asking()) is not None and self._is_own(importer):
+            self.nearer.update(self._before(fullname.rpartition(".")[2], path, spec))
         if fullname in self.bare and spec is not None and spec.origin:
             return self._spec(fullname, spec.origin, "")
         if spec is not None and spec.origin:
@@ -141,19 +149,44 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
             if overlay:
                 return self._spec(fullname, overlay[0], overlay[1])
         asking = _asking()
-        if asking is not None and any(is_inside(asking, root) for root in self.roots):
+        if asking is not None and self._is_own(asking):
             if path is None and (beside := self._beside(fullname, asking)) is not None:
+                self.nearer.update(self._before(name, [*sys.path, *self._around(asking)], beside))
                 return self._of_user(fullname, beside.origin) or beside if beside.origin else beside
-            around = _places(name, self._around(asking)) if path is None else []
-            near = [place for place in (*places, *around) if any(is_inside(place, root) for root in self.roots)]
-            self.missing.setdefault(fullname, set()).update(near)
+            around = _places(name, (*self._around(asking), *self.later)) if path is None else []
+            near = [place for place in (*places, *around) if self._is_own(place)]
+            stems = {os.path.splitext(place)[0] for place in near if not place.endswith(_INIT)}
+            also = [only_names(stem + tail) for stem in stems for tail in ("", *_COMPILED)]
+            self.missing.setdefault(fullname, set()).update(near, also)
             self.absent[fullname] = [*dict.fromkeys(os.path.dirname(place) for place in near if place.endswith(_INIT))]
         return None
+
+    def _is_own(self, path: str) -> bool:
+        return any(is_inside(path, root) for root in self.roots)
+
+    def _before(self, name: str, path: Any, spec: Any) -> Iterator[str]:
+        """What Python prefers to a module that it has found, if it were in the workspace."""
+        found = os.path.dirname(os.path.abspath(spec.origin)) if spec.origin else None
+        if found is not None and spec.submodule_search_locations is not None:
+            found = os.path.dirname(found)
+        searched = (
+            each for each in (sys.path if path is None else path) if not each or os.path.isabs(each)
+        )  # no hooks
+        folders = [os.path.abspath(each) for each in searched]
+        folders = folders[: folders.index(found) + 1] if found in folders else folders
+        own = [each for each in folders if not _is_library(each) and self._is_own(os.path.join(each, name))]
+        if path is None and found not in own:
+            own += self.later
+        for folder in own:
+            package = os.path.join(name, _INIT if os.path.isdir(os.path.join(folder, name)) else "")
+            for tail in (package, name + _COMPILED[0], f"{name}.py"):
+                if (place := os.path.join(folder, tail)) != spec.origin:
+                    yield only_names(place)
 
     def _own_folders(self, spec: Any) -> list[str]:
         """The folders of a package without an ``__init__``, if all of them are the workspace's."""
         folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-        return folders if all(any(is_inside(folder, root) for root in self.roots) for folder in folders) else []
+        return folders if all(map(self._is_own, folders)) else []
 
     def _of_user(self, name: str, path: str) -> Any:
         """The spec of a file that is open or already executed, None for others."""
@@ -331,6 +364,7 @@ def _place(finder: OverlayFinder, path: str, text: str, folder: str | None, pack
         sys.path.remove(root)
         sys.path.insert(0, root)
     finder.roots = [root, folder] if folder else [root]
+    finder.later = [each for each in extra if not os.path.isdir(each)]
     parts = name.split(".")
     depth = len(parts) - (os.path.basename(path) != _INIT)
     for at in range(depth):
@@ -377,15 +411,16 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
     """Imports besides the modules in ``known``: files, with those that were read, and installed modules in import
     order.
 
-    When one of the files changes, or is created if it was looked for, the result is out of date. The modules are worth
-    importing before the next job.
+    When one of the files changes, or is created if it was looked for, the result is out of date. So it is when the
+    names in a folder change that the code has listed (`only_names`). The modules are worth importing before the next
+    job.
     """
     files, packages = looked_for() | _finder().opened, []
     for name in known.since():
         file = getattr(sys.modules.get(name), "__file__", None)
         if not isinstance(file, str):
             continue
-        if "site-packages" in file or "dist-packages" in file:
+        if _is_library(file):
             packages.append(name)
         elif not _is_installed(file):  # also outside of the workspace: installed as editable, by PYTHONPATH
             files.add(file)
@@ -396,11 +431,15 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
 def looked_for() -> set[str]:
     """Files that would have been imported if they existed."""
     finder = _finder()
-    return finder.inits.union(*(places for name, places in finder.missing.items() if _is_missing(name)))
+    return finder.inits.union(finder.nearer, *(places for name, places in finder.missing.items() if _is_missing(name)))
 
 
 def _finder() -> OverlayFinder:
     return next((each for each in sys.meta_path if isinstance(each, OverlayFinder)), OverlayFinder({}))
+
+
+def _is_library(path: str) -> bool:
+    return "site-packages" in path or "dist-packages" in path
 
 
 def _is_installed(file: str) -> bool:
@@ -424,7 +463,7 @@ def _asking() -> str | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith("<frozen importlib") and os.path.dirname(file) != _IMPORTLIB:
-            return None if "site-packages" in file or "dist-packages" in file else file
+            return None if _is_library(file) else file
         frame = frame.f_back
     return None
 

@@ -29,6 +29,7 @@ _MOST_CAPTURED = 40
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
+_MODULES = (".py", ".so", ".pyd")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
@@ -75,6 +76,8 @@ class Document:
     """Results of the running trace for the classes judged so far, with its text."""
     record_began: Moment | None = None
     """When its trace began."""
+    names: Mapping[str, object] = field(default_factory=dict)
+    """The names in the folders that its code has listed."""
     edited: float = 0.0
     """When the text was last changed, by the monotonic clock."""
     reached: frozenset[str] = frozenset()
@@ -129,6 +132,7 @@ class Document:
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
     _lines: tuple[str | None, list[str]] = (None, [])
+    _files: tuple[Sequence[str] | None, frozenset[str]] = (None, frozenset())
     _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
 
     def __post_init__(self) -> None:
@@ -154,7 +158,36 @@ class Document:
     def keep(self, record: Record, text: str, version: int | None, began: Moment) -> None:
         self.record, self.record_text, self.record_version, self.record_began = record, text, version, began
         self.judged = None
+        listed = (os.path.normpath(each) for each in record["files"] if files.is_only_names(each))
+        folders = (each for each in listed if not each.endswith(_MODULES))
+        self.names = {each: files.state_of(files.only_names(each)) for each in folders}
         self.reached = source_nodes.files(record)
+
+    def depends_on(self, path: str) -> bool:
+        """Whether the record depends on this file, on one in this folder, or on its being there."""
+        if self.record is None:
+            return False
+        read = self.record["files"]
+        if self._files[0] is not read:
+            named = (os.path.normpath(each) for each in read)
+            self._files = read, frozenset(spelled for each in named for spelled in (os.path.normcase(each), key(each)))
+        wanted = {os.path.normcase(path), key(path)}
+        if not wanted.isdisjoint(self._files[1]):
+            return True
+        below = tuple(os.path.join(each, "") for each in wanted)
+        if any(each.startswith(below) for each in self._files[1]):
+            return True
+        at = os.path.normpath(path)
+        while at not in self.names or files.state_of(files.only_names(at)) == self.names[at]:
+            at, before = os.path.dirname(at), at
+            if at == before:
+                return False
+        return True
+
+    def is_on_disk(self) -> bool:
+        """Whether the file on disk has its text."""
+        text = files.read_text(self.path)
+        return text is not None and _without_mark(text) == self.text
 
     def stop_naming(self) -> None:
         for task in self.naming[1].values():

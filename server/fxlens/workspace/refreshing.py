@@ -30,9 +30,9 @@ from fxlens.overlays import (
 )
 from fxlens.record import Finding, Fix, Record, finding
 from fxlens.sources import from_tests, known
-from fxlens.sources.files import READ_AT_ONCE, state_of
+from fxlens.sources.files import READ_AT_ONCE, changed_since, state_of
 from fxlens.sources.notebook import module_path
-from fxlens.sources.paths import is_within, key
+from fxlens.sources.paths import key
 from fxlens.views.coverage import unjudged
 
 from .document import FATAL, Document, Moment, is_library, read, said_left_alone
@@ -87,22 +87,26 @@ class Refreshing:
         self.stop(document)
         document.task = self._tasks.start(self._refresh(document, delay))
 
-    def schedule_dependents(self, path: str, delay: float) -> None:
-        """The same for documents that imported a file, or for whose models it may be a test."""
+    def schedule_dependents(self, path: str, delay: float, if_changed: bool = False) -> None:
+        """The same for documents that imported a file, or for whose models it may be a test; ``if_changed``: only for
+        those whose trace began before its last change on disk."""
         for other in list(self._files.documents.values()):
             if key(other.path) == key(path):
                 continue
-            if other.record is not None and self._concerns(path, other.record):
+            began = other.record_began
+            if if_changed and began is not None and not changed_since(path, began.of_files):
+                continue
+            if self._concerns(path, other):
                 self.schedule(other, delay)
             elif other.task is not None and not other.task.done():
                 other.changed_meanwhile.add(path)
 
-    def _concerns(self, path: str, record: Record) -> bool:
-        """Whether a change of this file, or of any in this folder, makes a record out of date."""
-        if any(is_within(file, [path]) for file in record["files"]):
-            return True
+    def _concerns(self, path: str, document: Document) -> bool:
+        """Whether a change of this file, or of any in this folder, makes the record of a document out of date."""
+        if document.record is None:
+            return False
         # A new test has not been read yet, and may call one of the models.
-        return from_tests.mentions(path, record["asked"], self._files.text_of)
+        return document.depends_on(path) or from_tests.mentions(path, document.record["asked"], self._files.text_of)
 
     def stop(self, document: Document) -> None:
         document.stop_naming()
@@ -233,9 +237,7 @@ class Refreshing:
             if document.record is None:
                 self._judged(document)
             # Files that changed since may have been read before the change.
-            if document.record is not None and any(
-                self._concerns(path, document.record) for path in document.changed_meanwhile
-            ):
+            if any(self._concerns(path, document) for path in document.changed_meanwhile):
                 self.schedule(document, 0.0)
             return
         self.show(document, [])

@@ -20,7 +20,7 @@ from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, names, trace
 from fxlens.record import Finding, Record, Target
 from fxlens.sources.files import read_text
-from fxlens.sources.notebook import module_path
+from fxlens.sources.notebook import is_notebook, module_path
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
 
@@ -83,8 +83,8 @@ class Session:
         document = Document(uri, path, folder, text, version, saved=read_text(path) == text, broken=broken)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
-        if not document.saved:  # an editor restores what was not saved when it ended
-            self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+        # An editor restores what was not saved when it ended, and reloads what has changed on disk by closing it.
+        self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY, if_changed=document.saved)
 
     def changed(self, uri: str, text: str, version: int | None, broken: Sequence[Finding] = ()) -> None:
         document = self.documents.get(uri)
@@ -128,7 +128,8 @@ class Session:
             self._refreshing.end(document)
             self._environment.pool(document.folder).kept.forget(document.path)
             module = module_path(document.path)
-            if not document.saved:  # others used the discarded text
+            same = is_notebook(document.path) or document.is_on_disk()
+            if not (document.saved and same):  # others used the discarded text, or the disk's from before
                 self.changed_on_disk(module)
             elif module != document.path:
                 self._environment.changed(module, None)
@@ -169,6 +170,16 @@ class Session:
         else:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
+    def open_file_changed(self, path: str) -> None:
+        """A file that is open has changed on disk: for others, it stands for its text in the editor from now on where
+        these differ."""
+        document = self.document_at(path)
+        if document is None or is_notebook(document.path):
+            return
+        before, document.saved = document.saved, document.is_on_disk()
+        if before != document.saved:
+            self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+
     def read_file_changed(self, path: str) -> None:
         """A file that is no source has changed: trace again the documents whose code has read it."""
         self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
@@ -177,9 +188,7 @@ class Session:
         """Whether the code of an open document has read this file, or may be reading it now."""
         if any(each.task is not None and not each.task.done() for each in self.documents.values()):
             return True
-        records = [each.record for each in self.documents.values() if each.record is not None]
-        alike = [file for each in records for file in each["files"] if file.endswith(os.path.basename(path))]
-        return bool(alike) and key(path) in map(key, alike)
+        return any(each.depends_on(path) for each in self.documents.values())
 
     def configuration_opened(self, path: str, text: str | None) -> None:
         """A project's configuration was opened with this text, or closed (None): unsaved text counts, too."""
