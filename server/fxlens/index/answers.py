@@ -145,7 +145,7 @@ class _Search:
                 as_it_is = args == event.args and keywords == event.keywords
                 event = replace(event, args=args, keywords=keywords, sure=event.sure and as_it_is)
                 self._add(self.made, self._construction(event), event)
-            elif kind in set(roles.inside(event)):
+            elif kind in event.inside:
                 self.holders[event.what.symbol] = None
         elif event.kind == "base":
             if event.what.symbol == kind:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from . import values as v
@@ -48,6 +49,9 @@ class Frame:
     line: int = 0
 
 
+_DEEPEST = 6
+
+
 @dataclass(frozen=True)
 class Event:
     """Something that happened to a model.
@@ -66,6 +70,22 @@ class Event:
     sure: bool = True
     holder: Symbol | None = None
     no_grad: bool = False
+
+    @cached_property
+    def inside(self) -> frozenset[Symbol]:
+        """Classes among, or of the objects among, a construction's arguments.  Each class of a folder asks for them."""
+        found: set[Symbol] = set()
+        stack = [(each, _DEEPEST) for each in (*self.args, *self.keywords.values())]
+        while stack:
+            value, left = stack.pop()
+            if isinstance(value, v.Object):
+                found.add(value.kind.symbol)
+            elif isinstance(value, v.Class):
+                found.add(value.symbol)
+            if left and not isinstance(value, v.Apply):
+                stack += [(part, left - 1) for part in v.parts(value)]
+        return frozenset(found)
+
     depth: int = 0
 
 

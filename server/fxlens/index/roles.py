@@ -121,20 +121,7 @@ def alone(run: Run, kind: Symbol, sure: bool = True) -> bool:
     made = [each for each in run.events if each.kind == "construct" and (each.sure or not sure)]
     if not any(each.holder is None and each.what.symbol == kind for each in made):
         return False
-    return not any(kind in set(inside(each)) for each in made)
-
-
-def inside(event: Event, depth: int = 6) -> Iterator[Symbol]:
-    """Classes among, or of the objects among, a construction's arguments."""
-    stack = [(each, depth) for each in (*event.args, *event.keywords.values())]
-    while stack:
-        value, left = stack.pop()
-        if isinstance(value, v.Object):
-            yield value.kind.symbol
-        elif isinstance(value, v.Class):
-            yield value.symbol
-        if left and not isinstance(value, v.Apply):
-            stack += [(part, left - 1) for part in v.parts(value)]
+    return not any(kind in each.inside for each in made)
 
 
 def is_script(entry: Entry, kind: Symbol) -> bool:
