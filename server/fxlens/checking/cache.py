@@ -40,16 +40,16 @@ _HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 class Cache:
-    """Records by content, for one interpreter.  ``hits`` counts the hits."""
+    """Records by content, for one interpreter, whose `environment_of` may be known.  ``hits`` counts the hits."""
 
-    def __init__(self, python: str, where: Path | None = None) -> None:
+    def __init__(self, python: str, where: Path | None = None, installed: list[Any] | None = None) -> None:
         self.where = where or cache_folder("records")
         self.hits = 0
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
         self._names: dict[str, str | None] = {}
         self._there: set[str] | None = None
-        self._environment = _digest([environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
+        self._environment = _digest([installed or environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
     def may_have(self, path: str, text: str) -> bool:
         """Whether there is a record of this text; it may be out of date."""

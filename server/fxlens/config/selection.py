@@ -29,7 +29,8 @@ class Selection:
     """Codes and lines of a baseline, the lines without their blanks; their fixes are not applied."""
 
     def accepts(self, code: str, line: str) -> bool:
-        return [code, " ".join(line.split())] in [[*each] for each in self.accepted]
+        source = " ".join(line.split())
+        return any(code == accepted and source == known for accepted, known in self.accepted)
 
     def shows(self, code: str) -> bool:
         chosen = _longest(code, self.select or ("",))

@@ -50,8 +50,8 @@ def register(server: FxLensServer) -> None:
     @server.feature("fxlens/pass")
     async def apply(ls: FxLensServer, given: Any) -> PassAnswer | Refusal:
         asked = params.of(given)
-        given = asked.get("passes")
-        names = ordered(map(str, given if isinstance(given, list) else ()))
+        passes = asked.get("passes")
+        names = ordered(map(str, passes if isinstance(passes, list) else ()))
         choice = Choice(names, params.text(asked, "old"), params.text(asked, "new"))
         options = {
             "passes": names,

@@ -19,6 +19,7 @@ from .symbols import Symbol, Symbols
 MOST_STEPS = 50_000
 MOST_DEPTH = 14
 MOST_ITEMS = 512
+_DEEPEST = 6
 SYMBOLIC = (v.Apply, v.Attribute, v.Item, v.Operation)
 """Unknown values whose expression is kept."""
 PLAIN_ERRORS = (TypeError, ValueError, ArithmeticError, KeyError, IndexError, AttributeError, RecursionError)
@@ -49,9 +50,6 @@ class Frame:
     line: int = 0
 
 
-_DEEPEST = 6
-
-
 @dataclass(frozen=True)
 class Event:
     """Something that happened to a model.
@@ -70,6 +68,7 @@ class Event:
     sure: bool = True
     holder: Symbol | None = None
     no_grad: bool = False
+    depth: int = 0
 
     @cached_property
     def inside(self) -> frozenset[Symbol]:
@@ -85,8 +84,6 @@ class Event:
             if left and not isinstance(value, v.Apply):
                 stack += [(part, left - 1) for part in v.parts(value)]
         return frozenset(found)
-
-    depth: int = 0
 
 
 class Exhausted(Exception):

@@ -55,10 +55,9 @@ def work(job: Job) -> None:
         if not chosen.shows(finding.code) or chosen.grade(finding.code, finding.severity) == "off":
             return False
         text = text_of(span.file) or ""
-        line = "".join(lines_of(text)[span.line - 1 : span.line])
-        return not silenced(finding.code, span.line, span.end_line, ignored(text)) and not chosen.accepts(
-            finding.code, line
-        )
+        if chosen.accepted and chosen.accepts(finding.code, "".join(lines_of(text)[span.line - 1 : span.line])):
+            return False
+        return not silenced(finding.code, span.line, span.end_line, ignored(text))
 
     def first_read(path: str) -> str | None:
         if path not in read:

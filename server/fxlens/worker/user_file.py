@@ -169,9 +169,8 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
         found = os.path.dirname(os.path.abspath(spec.origin)) if spec.origin else None
         if found is not None and spec.submodule_search_locations is not None:
             found = os.path.dirname(found)
-        searched = (
-            each for each in (sys.path if path is None else path) if not each or os.path.isabs(each)
-        )  # no hooks
+        # Names of hooks are no folders.
+        searched = (each for each in (sys.path if path is None else path) if not each or os.path.isabs(each))
         folders = [os.path.abspath(each) for each in searched]
         folders = folders[: folders.index(found) + 1] if found in folders else folders
         own = [each for each in folders if not _is_library(each) and self._is_own(os.path.join(each, name))]
@@ -211,7 +210,7 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
     def _around(self, asking: str) -> Iterator[str]:
         """The folder of a file, and those above it in the workspace."""
         folder = os.path.dirname(os.path.abspath(asking))
-        while any(is_inside(folder, root) for root in self.roots):
+        while self._is_own(folder):
             yield folder
             if os.path.dirname(folder) == folder:
                 break
