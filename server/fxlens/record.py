@@ -254,7 +254,8 @@ class Record(TypedDict):
     """What one trace of a file found.
 
     ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models for which tests
-    were searched: the record is out of date once one of the files changes, or a test names one of the models.
+    were searched: the record is out of date once one of the files changes, or a test names one of the models, or one of
+    the environment ``variables``, which Python code has read, has another value.
     ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
     unfinished work, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity of
     shown findings about running the file.
@@ -271,6 +272,7 @@ class Record(TypedDict):
     output: ReadOnly[str]
     files: ReadOnly[Sequence[str]]
     asked: ReadOnly[Sequence[str]]
+    variables: ReadOnly[Sequence[str]]
     third_party: ReadOnly[Sequence[str]]
     timings: ReadOnly[Mapping[str, float]]
     notes: ReadOnly[Sequence[str]]
@@ -384,8 +386,8 @@ NO_GRAPH: Graph = {"nodes": [], "modules": {}, "code": "", "code_lines": {}}
 def empty_record(path: str) -> Record:
     return {
         "version": VERSION, "path": path, "python": None, "torch": None, "executable": None, "targets": [],
-        "findings": [], "limit": "error", "output": "", "files": [], "asked": [], "third_party": [], "timings": {},
-        "notes": [], "failure": None,
+        "findings": [], "limit": "error", "output": "", "files": [], "asked": [], "variables": [], "third_party": [],
+        "timings": {}, "notes": [], "failure": None,
     }  # fmt: skip
 
 

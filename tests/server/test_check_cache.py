@@ -261,6 +261,12 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
     assert codes() == []
 
 
+LOOKING = [
+    "os.path.exists('weights/best.pt')", "pathlib.Path(__file__).with_name('weights').is_dir()",
+    "os.access('weights/best.pt', os.R_OK)", "os.path.isfile(b'weights/best.pt')",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("line", "there", "comes"),
     [
@@ -268,8 +274,9 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
         ("import importlib.util\nTHERE = importlib.util.find_spec('fast') is not None", "", "fast.so"),
         ("import glob\nTHERE = len(glob.glob('conf/*.yaml')) > 1", "conf/a.yaml", "conf/b.yaml"),
         ("import kit\nTHERE = kit.THERE", "kit.py", "kit/__init__.py"),
+        *((f"import os, pathlib\nTHERE = {look}", "", "weights/best.pt") for look in LOOKING),
     ],
-    ids=["a folder that was not there", "compiled", "listed", "a package beside the module"],
+    ids=["a folder that was not there", "compiled", "listed", "a package beside the module", *LOOKING],
 )
 def test_names_that_come_count(tmp_path: Path, line: str, there: str, comes: str):
     model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * (len(x) if THERE else 2)\n"
@@ -329,3 +336,38 @@ def test_what_a_placeholder_stood_for_counts_once_it_is_there(tmp_path: Path, be
     (tmp_path / after).parent.mkdir(exist_ok=True)
     (tmp_path / after).write_text(ACT)
     assert codes() == {"FX120"}
+
+
+READS = """\
+import os
+
+from torch import nn
+
+COPY = {**os.environ, **dict(os.environ.items())}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * (len(x) if %s else 2)
+"""
+
+
+@pytest.mark.parametrize("read", ["os.environ['WIDE'] == '1'", "os.getenv('WIDE') == '1'", "'WIDER' in os.environ"])
+def test_environment_variables_count_if_they_are_read(tmp_path: Path, read: str):
+    (tmp_path / "net.py").write_text(READS % read)
+
+    where = tmp_path / "kept"
+    check = ("check", "net.py", "--quick", "--format", "json")
+
+    def codes(**variables: str) -> list[str]:
+        done = fxlens(*check, cwd=tmp_path, XDG_CACHE_HOME=str(where), **{"WIDE": "0", "OTHER": "0", **variables})
+        return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
+
+    def kept() -> list[tuple[Path, int]]:
+        return [(path, path.stat().st_mtime_ns) for path in where.rglob("*.json")]
+
+    assert codes() == []
+    assert codes(WIDE="1", WIDER="") == ["FX120"]
+    before = kept()
+    assert codes(WIDE="1", WIDER="", OTHER="1") == ["FX120"]
+    assert kept() == before

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
+from check_command import waits_for
 from fxlens.index.index import Index
 from lsp_client import Client
 
@@ -194,6 +196,22 @@ def test_what_comes_and_would_be_imported_counts(shared: Client, folder: Path, t
         new.unlink() if there else shutil.rmtree(new.parent)
         told(client, new if there else new.parent, 3)
         wait_for(client, uri, [])
+
+
+def test_what_comes_after_a_folder_was_listed_and_before_the_trace_has_ended_counts(shared: Client, folder: Path):
+    """Once it has come, the code waits no more."""
+    (folder / "kit").mkdir()
+    listed, new = folder / "listed", folder / "kit" / "two.py"
+    waits = f"open({str(listed)!r}, 'w').close()\n{waits_for(new)}"
+    names = f"pathlib.Path({str(folder / 'kit')!r}).glob('*.py')"
+    text = ALL.replace("{names}", f"[each.name for each in {names}]").replace("\n\n\nclass", f"\n\n{waits}\n\nclass")
+    with shared.lent(deadline=60) as client:
+        uri = client.open(folder / "net.py", text)
+        while not listed.exists():
+            time.sleep(0.02)
+        new.write_text("def act(x):\n    return x * len(x)\n")
+        told(client, new, 1)
+        wait_for(client, uri, ["FX120"])
 
 
 def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_path: Path):

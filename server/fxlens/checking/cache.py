@@ -1,7 +1,8 @@
 """Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
 
-A record is reused if the file, every file that it imported or read, the tests that may construct and call its models,
-the project's configuration, the interpreter with its packages, and FX Lens itself are unchanged. Records after a
+A record is reused if the file, every file that it imported, read or looked for, the environment variables that it
+read, the tests that may construct and call its models, the project's configuration, the interpreter with its packages,
+and FX Lens itself are unchanged. Records after a
 process's death, a failed import or a missing torch are not kept. Records are JSON; nothing read from here is ever
 executed.
 """
@@ -26,7 +27,15 @@ from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
 from fxlens.sources import from_tests
-from fxlens.sources.files import changed_since, is_only_names, names_in, read_bytes, write_whole
+from fxlens.sources.files import (
+    changed_since,
+    is_only_names,
+    kind_of,
+    names_in,
+    read_bytes,
+    without_content,
+    write_whole,
+)
 from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
@@ -74,6 +83,8 @@ class Cache:
                 return None
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
+            if any(_variable(name) != digest for name, digest in entry["variables"].items()):
+                return None
             if any(self._names_in(folder) != names for folder, names in entry["names"].items()):
                 return None
             if self._tests(request, record["asked"]) != entry["tests"]:
@@ -95,11 +106,13 @@ class Cache:
         """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
-        if any(changed_since(path, began) for path in record["files"] if not is_only_names(path) or names_in(path)):
+        read = (os.path.normpath(path) for path in record["files"] if not is_only_names(path) or names_in(path))
+        if any(changed_since(path, began) for path in read):
             return  # it may have been read before or after that
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path},
             "names": {folder: self._names_in(folder) for folder in _searched(request, record["files"])},
+            "variables": {name: _variable(name) for name in record["variables"]},
             "tests": self._tests(request, record["asked"]),
             "record": record,
         }
@@ -214,13 +227,19 @@ def _is_package(entry: os.DirEntry[str]) -> bool:
 
 
 def content_of(path: str) -> str | None:
-    """A digest of a file's bytes, or of the names in a folder that was listed; None if it cannot be read."""
-    if is_only_names(path):
-        return names_in(path)
+    """A digest of a file's bytes, or what stands for one `without_content`; None if it cannot be read."""
+    if without_content(path):
+        return names_in(path) if is_only_names(path) else kind_of(path)
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:
         return None
+
+
+def _variable(name: str) -> str | None:
+    """A digest of an environment variable, which may be a secret; None if it is not set."""
+    value = os.environ.get(name)
+    return None if value is None else _digest(value)
 
 
 def _bytes_of(path: str) -> bytes:

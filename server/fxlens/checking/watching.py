@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 from fxlens.host.pool import Pool
-from fxlens.sources.files import began_now, changed_since, is_only_names, names_in
+from fxlens.sources.files import began_now, changed_since, state_of, without_content
 
 from .cache import Cache, environment_of
 from .checker import Checked, Options, Surroundings, check_files
@@ -49,7 +49,7 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
             yield results
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.
-            changed = {path for path in new & before.keys() if not is_only_names(path) and changed_since(path, began)}
+            changed = {path for path in new & before.keys() if changed_since(os.path.normpath(path), began)}
             while not changed:
                 await asyncio.sleep(max(_SECONDS, _REST * took))
                 start = time.perf_counter()
@@ -77,9 +77,9 @@ def _state(paths: Iterable[str]) -> State:
     """Time and size of the existing files, and the names in folders that were listed."""
     found: State = {}
     for path in paths:
-        if is_only_names(path):
-            if (names := names_in(path)) is not None:
-                found[path] = names
+        if without_content(path):
+            if (there := state_of(path)) is not None:
+                found[path] = there
             continue
         try:
             state = os.stat(path)

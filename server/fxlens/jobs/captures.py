@@ -55,7 +55,7 @@ class Model(TypedDict):
 
 def work(job: Job) -> None:
     """Events: ``captured`` for each model, again with each further verdict; ``end``."""
-    from fxlens.worker import alone, capturing, user_file  # noqa: F401
+    from fxlens.worker import alone, capturing, read_files, user_file  # noqa: F401
     from fxlib.diagnosis.fixes.loaded import Loaded
 
     known = Loaded()
@@ -64,6 +64,7 @@ def work(job: Job) -> None:
     tree = ast.parse(job.text)
     job.step("import")
     namespace = user_file.load(job.path, job.text, job.folder, job.overlays, tree)
+    read_files.end()
     for target in targets.find(tree, job.text):
         model = models.get(target.name)
         if model is not None:

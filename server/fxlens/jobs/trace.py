@@ -45,7 +45,7 @@ def work(job: Job) -> None:
     changed, ``unknown`` if that is unclear for any model, ``lines`` if lines have moved; and ``learnt`` last, for a
     rehearsal.  If the file is ``contested``, since others have executed it, only ``taken`` where they may hold what it
     needs."""
-    from fxlens.worker import isolation, kept, models, pages, user_file
+    from fxlens.worker import isolation, kept, models, pages, read_files, user_file
     from fxlib.diagnosis.fixes.loaded import Loaded
 
     started = time.perf_counter()
@@ -73,7 +73,8 @@ def work(job: Job) -> None:
         "total": models.milliseconds(started, time.perf_counter()),
     }
     files = sorted({*files, *read.found.tests})
-    job.send("end", files=files, asked=read.found.asked, third_party=packages, timings=timings)
+    asked, variables = read.found.asked, read_files.variables()
+    job.send("end", files=files, asked=asked, variables=variables, third_party=packages, timings=timings)
     if rehearsal is not None:
         job.send("learnt", **rehearsal.learnt(known))
 
@@ -94,7 +95,8 @@ def _opened(job: Job, replaced: user_file.Replaced) -> tuple[reading.Reading, Mo
             return None
         if not targets.may_have_models(tree, job.text) and not job.config_targets:
             job.send("diagnosed")
-            job.send("end", files=[], asked=[], third_party=[], timings={"import": 0.0, "diagnosed": 0.0, "total": 0.0})
+            timings = {"import": 0.0, "diagnosed": 0.0, "total": 0.0}
+            job.send("end", files=[], asked=[], variables=[], third_party=[], timings=timings)
             return None
         read = reading.whole(job, tree)
         job.step("import")
@@ -302,6 +304,7 @@ class _End(TypedDict):
 
     files: list[str]
     asked: list[str]
+    variables: list[str]
     third_party: list[str]
     timings: dict[str, float]
 
@@ -315,7 +318,7 @@ class _Gathered:
         self.findings: list[Finding] = []
         self._complete: set[str] = set()
         self._graphs: dict[str, Graph] = {}
-        self._end: _End = {"files": [], "asked": [], "third_party": [], "timings": {}}
+        self._end: _End = {"files": [], "asked": [], "variables": [], "third_party": [], "timings": {}}
         self._output = ""
         self._failure: str | None = None
 
@@ -338,8 +341,8 @@ class _Gathered:
             self.findings += [each for each in event["findings"] if each not in self.findings]
         elif kind == "end":
             self._end = {
-                "files": event["files"], "asked": event["asked"], "third_party": event["third_party"],
-                "timings": event["timings"],
+                "files": event["files"], "asked": event["asked"], "variables": event["variables"],
+                "third_party": event["third_party"], "timings": event["timings"],
             }  # fmt: skip
         elif kind == "failed":
             self.findings.append(self._failed(event["message"], event.get("line")))

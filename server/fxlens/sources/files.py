@@ -28,13 +28,16 @@ __all__ = [
     "changed_since",
     "encoded",
     "is_only_names",
+    "kind_of",
     "names_in",
     "only_names",
+    "only_there",
     "read_bytes",
     "read_shown",
     "read_source",
     "read_text",
     "state_of",
+    "without_content",
     "write_source",
     "write_whole",
 ]
@@ -59,6 +62,7 @@ ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What ``ast.parse`` may raise for a text."""
 _COARSE = 50_000_000
 """Nanoseconds by which a file system's clock may lag."""
+_THERE = os.sep + os.curdir
 _UNSEEN = (".", "__pycache__")
 _MADE = ("~", ".pyc", ".tmp")
 _MOST_NAMES = 2000
@@ -356,6 +360,24 @@ def is_only_names(path: str) -> bool:
     return path.endswith(os.sep)
 
 
+def only_there(path: str) -> str:
+    """A path of which only counts what is there, if anything: it ends with a separator and a dot."""
+    return os.path.join(path, os.curdir)
+
+
+def without_content(path: str) -> bool:
+    """Whether it is `only_names` or `only_there`: what the file contains does not count."""
+    return path.endswith((os.sep, _THERE))
+
+
+def kind_of(path: str) -> str | None:
+    """A state of `only_there`, also of the path itself."""
+    try:
+        return "folder" if stat.S_ISDIR(os.stat(path.removesuffix(_THERE)).st_mode) else "file"
+    except (OSError, ValueError):
+        return None
+
+
 def names_in(path: str) -> str | None:
     """A state of `only_names`: None if it does not exist. Hidden files and backups, which editors make, do not count;
     nor do the names in a folder of very many, which is data."""
@@ -379,8 +401,8 @@ def names_in(path: str) -> str | None:
 
 def state_of(path: str) -> object:
     """A state that changes when a file is written, or a folder's entries change; None if it does not exist."""
-    if is_only_names(path):
-        return names_in(path)
+    if without_content(path):
+        return names_in(path) if is_only_names(path) else kind_of(path)
     try:
         found = os.stat(path)
     except OSError:

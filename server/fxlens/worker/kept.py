@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fxlens.ipc.processes import children_of, locks_files, sockets
 from fxlens.ipc.protocol import Json
 from fxlens.sources import parsing
-from fxlens.sources.files import changed_since, is_only_names, state_of
+from fxlens.sources.files import changed_since, state_of, without_content
 from fxlens.sources.paths import key
 from fxlens.sources.targets import Target
 
@@ -135,9 +135,9 @@ def prepare(message: Json) -> None:
         raise NotKept("its code has started processes")
     if sockets() != before or locks_files():
         raise NotKept("its code holds a port or a lock, which other jobs of the file need")
-    files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != job.path}
+    files = user_file.states(known, job.path)
     unread = {*job.overlays, *(path for path in user_file.looked_for() if files.get(path) is None)}
-    unread.update(filter(is_only_names, files))
+    unread.update(filter(without_content, files))
     if any(changed_since(path, began - _TICK) for path in files.keys() - unread):
         raise NotKept("a file that it imports has changed meanwhile")  # before or after its import, which is unknown
     for code in _decorated(loader.code, tree):

@@ -1,5 +1,5 @@
-"""Files of the workspace that user code reads, such as configurations, and folders that it lists: a result is out of
-date when one of them changes.
+"""Files of the workspace that user code reads, such as configurations, folders that it lists, paths at which it looks
+whether something is there, and environment variables: a result is out of date when one of them changes.
 
 Python's audit events would report every way of reading, but slow each call of ``id()``, which a trace calls ten
 thousand times.
@@ -16,10 +16,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fxlens.sources.files import names_in, only_names
+from fxlens.sources.files import kind_of, names_in, only_names, only_there
 
 _LARGEST = 1 << 20  # bytes: larger ones are data or weights, on which graphs do not depend
 _MOST = 1000
@@ -27,10 +27,16 @@ _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The code of FX Lens, which reads tests and configurations that have dependencies of their own."""
 _INSTALLED = re.compile("(site|dist)-packages")
 _PYTHON = (os.path.join(os.path.dirname(os.__file__), ""), "<frozen ")
+_GIVEN = ("FXLENS_", "TMPDIR", "TEMP", "TMP")
+"""Environment variables that FX Lens sets for its workers."""
 _open = open
 _read: dict[str, None] = {}
-_listed: dict[str, str | None] = {}
-"""The names in each folder when it was first listed."""
+_listed: dict[str, tuple[str | None, frozenset[str]]] = {}
+"""The state of each folder when it was first listed, and the names in it."""
+_looked_at: dict[str, str | None] = {}
+"""What was at each path when it was first looked at."""
+_variables: dict[str, None] = {}
+_replaced: list[tuple[Any, str, Any]] = []
 _written: set[str] = set()
 _roots: tuple[str, ...] = ()
 
@@ -54,21 +60,22 @@ class _Noting:
         return "open"
 
 
-class _Listing:
-    """``os.listdir`` or ``os.scandir``."""
+class _Looking:
+    """``os.listdir`` and the like: its path is noted before the call."""
 
     __module__ = "os"
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., Any], note: Callable[[Any], None]) -> None:
+        self._function, self._note = function, note
         self.__name__ = self.__qualname__ = function.__name__
         self.__doc__ = function.__doc__
         self.__signature__ = inspect.signature(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         path = args[0] if args else kwargs.get("path")
-        if not isinstance(path, int) and not _is_ours(sys._getframe(1)):
-            _note_names("." if path is None else path)
+        outside = isinstance(path, str) and path.startswith(os.sep) and not (path + os.sep).startswith(_roots)
+        if not outside and not isinstance(path, int) and not _is_ours(sys._getframe(1)):
+            self._note("." if path is None else path)
         return self._function(*args, **kwargs)
 
     def __reduce__(self) -> str:
@@ -76,7 +83,7 @@ class _Listing:
 
 
 def _is_ours(frame: Any) -> bool:
-    """Whether FX Lens lists a folder, perhaps by a function of Python such as ``os.walk``."""
+    """Whether FX Lens calls, perhaps by a function of Python such as ``os.walk``."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON) and not _is_installed(frame):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(_ours())
@@ -100,14 +107,20 @@ def note(roots: Iterable[str]) -> None:
     _roots = tuple(os.path.join(root, "") for root in dict.fromkeys(spelled))
     if isinstance(builtins.open, _Noting):
         return
+    _ours()  # importing would look at files
     noting: Any = _Noting()
-    builtins.open = io.open = noting
-    for name in ("listdir", "scandir"):
-        listing: Any = _Listing(getattr(os, name))
-        setattr(os, name, listing)
-        os.supports_fd.add(listing)
-        if (accessor := getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)) is not None:
-            setattr(accessor, name, listing)  # of Python 3.10
+    _replace(builtins, "open", noting)
+    _replace(io, "open", noting)
+    notes = {"listdir": _note_names, "scandir": _note_names, "stat": _note_look, "access": _note_look}
+    for name, note in {**notes, "mkdir": _note_made}.items():
+        function = getattr(os, name)
+        looking: Any = _Looking(function, note)
+        _replace(os, name, looking)
+        for able in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            if function in able:
+                able.add(looking)
+        if hasattr(accessor := getattr(sys.modules.get("pathlib"), "_NormalAccessor", None), name):
+            setattr(accessor, name, looking)  # of Python 3.10
     for module, name in (("bz2", "_builtin_open"), ("lzma", "open"), ("tokenize", "_builtin_open")):
         if vars(sys.modules.get(module, io)).get(name) is _open:
             setattr(sys.modules[module], name, noting)
@@ -122,11 +135,65 @@ def note(roots: Iterable[str]) -> None:
         setattr(owner, name, _also_noting(getattr(owner, name)))
 
 
+def end() -> None:
+    """No longer, because torch.compile would describe our functions in its messages."""
+    while _replaced:
+        owner, name, before = _replaced.pop()
+        setattr(owner, name, before)
+
+
+def _replace(owner: Any, name: str, by: Any) -> None:
+    _replaced.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, by)
+
+
+def note_variables() -> None:
+    """From now on, which environment variables Python code reads; those of a copy of all do not count."""
+    read, names = os._Environ.__getitem__, os._Environ.__iter__
+    copied: list[str] = []
+
+    def reading(environment: Any, name: Any) -> Any:
+        if copied and name == copied[-1]:
+            copied.pop()
+        elif isinstance(name, str) and not name.startswith(_GIVEN):
+            _variables[name] = None
+        return read(environment, name)
+
+    def copying(environment: Any) -> Iterator[str]:
+        copied[:] = reversed(found := list(names(environment)))
+        return iter(found)
+
+    os._Environ.__getitem__, os._Environ.__iter__ = reading, copying  # type: ignore[method-assign,assignment]
+
+
 def noted() -> list[str]:
-    """The files that were read, or that were to be read and are not there, and the folders that were listed. Those that
-    are written, too, are none."""
-    folders = [folder for folder, names in _listed.items() if names_in(folder) == names]
-    return [*(path for path in _read if path not in _written and _may_matter(path)), *folders]
+    """The files that were read, or that were to be read and are not there, the folders that were listed, and where the
+    code looked otherwise. Those that are written, too, are none."""
+    return [*(path for path in _read if path not in _written and _may_matter(path)), *looked_at()]
+
+
+def looked_at() -> dict[str, str | None]:
+    """What does not count by its content (`without_content`), with its state when it was first looked at."""
+    folders = {folder: state for folder, (state, names) in _listed.items() if not _written_by_itself(folder, names)}
+    known = {*_read, *_written, *map(os.path.normpath, _listed)}
+    return {**folders, **{only_there(path): kind for path, kind in _looked_at.items() if path not in known}}
+
+
+def _written_by_itself(folder: str, names: frozenset[str]) -> bool:
+    """Whether the code has changed the names in a folder that had these, and nobody else has."""
+    changed = _names(folder) ^ names
+    return bool(changed) and all(os.path.join(folder, name) in _written for name in changed)
+
+
+def _names(folder: str) -> frozenset[str]:
+    with contextlib.suppress(OSError):
+        return frozenset(os.listdir(folder))
+    return frozenset()
+
+
+def variables() -> list[str]:
+    """The environment variables that were read."""
+    return sorted(_variables)
 
 
 def _also_noting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +220,20 @@ def _note_names(folder: Any) -> None:
             path = only_names(os.path.abspath(os.fsdecode(folder)))
             if path.startswith(_roots) and path not in _listed and not _INSTALLED.search(path):
                 path.encode()
-                _listed[path] = names_in(path)
+                _listed[path] = names_in(path), _names(path)
+
+
+def _note_made(path: Any) -> None:
+    _note(path, _written)
+
+
+def _note_look(at: Any) -> None:
+    if len(_looked_at) < _MOST:
+        with contextlib.suppress(Exception):  # as for a file
+            path = os.path.abspath(os.fsdecode(at))
+            if path.startswith(_roots) and path not in _looked_at and not _INSTALLED.search(path):
+                path.encode()
+                _looked_at[path] = kind_of(path)
 
 
 def _may_matter(path: str) -> bool:

@@ -118,7 +118,7 @@ class Rehearsal(Nothing):
 
     def learnt(self, known: Loaded) -> Json:
         """The data for `Earlier`; ``known`` are the modules loaded before the file was executed."""
-        files = {path: state_of(path) for path in user_file.imported_files(known)[0] if path != self._path}
+        files = user_file.states(known, self._path)
         noted = {
             name: {
                 "asked": each.asked, "holds": sorted(each.holds), "called": each.called,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fxlens.sources.files import only_names
+from fxlens.sources.files import only_names, state_of
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import UNIMPORTABLE, import_name, key
 
@@ -425,6 +425,11 @@ def imported_files(known: Loaded) -> tuple[list[str], list[str]]:
             files.add(file)
     files.update(read_files.noted())
     return sorted(files), packages
+
+
+def states(known: Loaded, path: str) -> dict[str, object]:
+    """The states of the same files but this one: a result is out of date when `state_of` one of them is another."""
+    return {each: state_of(each) for each in imported_files(known)[0] if each != path} | read_files.looked_at()
 
 
 def looked_for() -> set[str]:

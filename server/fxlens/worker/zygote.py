@@ -38,6 +38,7 @@ def preload() -> dict:
     hello = {"python": "{}.{}.{}".format(*sys.version_info[:3]), "executable": sys.executable, "torch": None}
     gc.disable()  # nearly everything made here is permanent; collections would take a quarter of the time
     importlib.import_module("fxlens.worker.network").turn_off()
+    importlib.import_module("fxlens.worker.read_files").note_variables()  # torch reads some, too
     try:
         import torch
     except ModuleNotFoundError as error:

@@ -29,6 +29,7 @@ _MOST_CAPTURED = 40
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
+_UNKNOWN = object()
 _MODULES = (".py", ".so", ".pyd")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
@@ -158,9 +159,13 @@ class Document:
     def keep(self, record: Record, text: str, version: int | None, began: Moment) -> None:
         self.record, self.record_text, self.record_version, self.record_began = record, text, version, began
         self.judged = None
-        listed = (os.path.normpath(each) for each in record["files"] if files.is_only_names(each))
-        folders = (each for each in listed if not each.endswith(_MODULES))
-        self.names = {each: files.state_of(files.only_names(each)) for each in folders}
+        found = ((os.path.normpath(each), each) for each in record["files"] if files.without_content(each))
+        looked = {path: each for path, each in found if not path.endswith(_MODULES)}
+        # One that has changed since the trace began may have been looked at before: then each event counts.
+        self.looked = {
+            path: (each, _UNKNOWN if files.changed_since(path, began.of_files) else files.state_of(each))
+            for path, each in looked.items()
+        }
         self.reached = source_nodes.files(record)
 
     def depends_on(self, path: str) -> bool:
@@ -172,13 +177,13 @@ class Document:
             named = (os.path.normpath(each) for each in read)
             self._files = read, frozenset(spelled for each in named for spelled in (os.path.normcase(each), key(each)))
         wanted = {os.path.normcase(path), key(path)}
-        if not wanted.isdisjoint(self._files[1]):
+        if path not in self.looked and not wanted.isdisjoint(self._files[1]):
             return True
         below = tuple(os.path.join(each, "") for each in wanted)
         if any(each.startswith(below) for each in self._files[1]):
             return True
         at = os.path.normpath(path)
-        while at not in self.names or files.state_of(files.only_names(at)) == self.names[at]:
+        while at not in self.looked or files.state_of(self.looked[at][0]) == self.looked[at][1]:
             at, before = os.path.dirname(at), at
             if at == before:
                 return False

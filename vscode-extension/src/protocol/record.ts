@@ -178,6 +178,7 @@ export interface TraceRecord {
   output: string;
   files: string[];
   asked: string[];
+  variables: string[];
   third_party: string[];
   timings: Record<string, number>;
   notes: string[];
