@@ -12,17 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fxlens.host.installed import packages_of, roots_of
 from fxlens.host.launch import PACKAGE, fxlib_folder
-from fxlens.ipc import processes
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups
 from fxlens.record import Record
@@ -40,12 +36,6 @@ from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
-_ASK_SECONDS = 5.0
-_FOLDERS = (
-    "lib/python*/site-packages", "Lib/site-packages", "lib/python*/dist-packages", "local/lib/python*/dist-packages",
-)  # fmt: skip
-_SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
-_HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 
 class Cache:
@@ -172,47 +162,13 @@ def environment_of(python: str) -> list[Any]:
     machines."""
     found: list[Any] = [os.path.realpath(python), os.environ.get("PYTHONPATH", "")]
     folders = []
-    for root in _roots(python):
+    for root in roots_of(python):
         found.append(str(root))
-        folders += _packages(root)
+        folders += packages_of(root)
     for packages in dict.fromkeys(folders):
         found += sorted(path.name for path in packages.glob("*.*-info"))
         found += [[path.parent.name, content_of(str(path))] for path in sorted(packages.glob("*.dist-info/RECORD"))]
     return found
-
-
-def _roots(python: str) -> list[Path]:
-    """The folders of an interpreter: its own, and that to which a link leads.  A script, such as pyenv's, is asked
-    which one it starts in this folder."""
-    own, real = Path(python).absolute().parent.parent, os.path.realpath(python)
-    if (own / "pyvenv.cfg").exists():
-        return [own]
-    with suppress(OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        with open(real, "rb") as file:
-            script = file.read(2) == b"#!"
-        if script:
-            ask = [python, "-I", "-c", "import sys; print(sys.prefix)"]
-            asked = subprocess.run(
-                ask,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_ASK_SECONDS,
-                check=True,
-                preexec_fn=partial(processes.die_with_parent, os.getpid()) if sys.platform == "linux" else None,
-            )
-            return [Path(os.fsdecode(asked.stdout).strip())]
-    return list(dict.fromkeys([own, Path(real).parent.parent]))
-
-
-def _packages(root: Path) -> list[Path]:
-    """The folders of packages that an interpreter may use: its own, Debian's, and the user's."""
-    roots = [root]
-    with suppress(OSError, UnicodeDecodeError):
-        if _SYSTEM.search(text := (root / "pyvenv.cfg").read_text()) and (home := _HOME.search(text)) is not None:
-            roots.append(Path(home[1]).parent)
-    own = [packages for each in roots for name in _FOLDERS for packages in sorted(each.glob(name))]
-    users = sorted(Path(os.path.expanduser("~")).glob(".local/lib/python*/site-packages"))
-    return own if len(roots) == 1 and (root / "pyvenv.cfg").exists() else [*own, *users]
 
 
 def _searched(request: Request, files: Iterable[str]) -> set[str]:

@@ -15,6 +15,7 @@ from fxlens.ipc.request import Limits
 
 from .branches import Branches
 from .forked import ForkWorker
+from .installed import Installed
 from .kept import KeptFiles
 from .launch import Launch
 from .outcome import Event, OnEvent, Outcome, WorkerUnavailable
@@ -111,6 +112,8 @@ class Pool:
         self._starting: asyncio.Task[ForkWorker | SpawnWorker | None] | None = None
         self._starting_captures: asyncio.Task[ForkWorker | str] | None = None
         self._closed = closed
+        self.installed: Installed | None = None
+        """What was installed when its worker was started last; None before."""
         self._failures = 0
         self._retry_at = 0.0
         self._reason = ""
@@ -246,6 +249,8 @@ class Pool:
         """A new worker; None if the interpreter cannot be used, or the pool was closed meanwhile."""
         if self._worker is not None:
             await self._worker.close()
+        if not self._once:
+            self.installed = await asyncio.to_thread(Installed, self.launch.python)
         launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
         worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
         try:
@@ -305,6 +310,11 @@ class Pool:
         known, self._capturing = self._capturing, None
         if known is not None:
             await known.close()
+
+    async def renew(self) -> None:
+        """Ends the worker if something else is installed now than when it was started: it has imported that."""
+        if (known := self.installed) is not None and await asyncio.to_thread(known.look) != known.state:
+            await self.restart()
 
     async def restart(self) -> None:
         """Ends the worker; the next job starts another one, regardless of earlier failures."""

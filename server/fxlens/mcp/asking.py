@@ -162,6 +162,7 @@ class Asking:
         """The next question about the folder waits until ``work`` has ended, or has called its argument."""
         path = os.path.normpath(os.path.join(self.folder, os.path.expanduser(file)))
         given = given and given.removeprefix("\ufeff")  # as of a file that is read
+        await self.pool.renew()
         for attempt in range(_TRIES):
             async with AsyncExitStack() as turn:
                 await turn.enter_async_context(self._known.turn)

@@ -36,8 +36,8 @@ from fxlens.sources.paths import key
 from fxlens.views.coverage import unjudged
 
 from .document import FATAL, Document, Moment, is_library, read, said_left_alone
+from .interpreters import Interpreters
 from .open_files import OpenFiles
-from .repair import Repair
 from .status import StatusReport
 from .tasks import Tasks
 
@@ -74,12 +74,14 @@ class Refreshing:
     ) -> None:
         self._files, self._tasks, self._status = files, tasks, status
         self._publish, self._traced, self._judged = publish, traced, judged
-        self._repair = Repair(files.environment, tasks, self._again)
+        self._interpreters = Interpreters(files.environment, tasks, self._in, self._again)
 
-    def _again(self, folder: str | None) -> None:
-        for document in self._files.documents.values():
-            if document.folder == folder:
-                self.schedule(document, 0.0)
+    def _in(self, folder: str | None) -> list[Document]:
+        return [document for document in self._files.documents.values() if document.folder == folder]
+
+    def _again(self, document: Document) -> None:
+        document.crashes.clear()
+        self.schedule(document, 0.0)
 
     def schedule(self, document: Document, delay: float) -> None:
         """Traces the document after ``delay`` seconds, unless it is scheduled again before."""
@@ -118,8 +120,8 @@ class Refreshing:
         document.diagnosed = None
 
     def close(self) -> None:
-        """Closes the tasks that wait for an interpreter."""
-        self._repair.end()
+        """Ends the watching of interpreters."""
+        self._interpreters.end()
 
     def end(self, document: Document) -> None:
         """Ends all tasks of a document, also those that finish graphs for views."""
@@ -398,8 +400,7 @@ class Refreshing:
             found += [each for each in document.without_running() if each["code"] not in codes]
         # Without an interpreter, none of the shown results is valid any more.
         gone = "FX309" in codes and not self._files.environment.pool(document.folder).hello
-        if gone:
-            self._repair.watch(document.folder)
+        self._interpreters.watch(document.folder)
         if not unusable or document.record is None or gone:
             document.keep(record, document.text, document.version, began)
         self.show(document, found, record)
