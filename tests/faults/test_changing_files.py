@@ -287,7 +287,7 @@ def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: 
     options = Options(Launch(find_python("", None), str(tmp_path)), cache=cache, verify=False)
 
     async def seen() -> int:
-        rounds = watching.rounds(lambda: [str(tmp_path / "net.py")], options)
+        rounds = watching.rounds(lambda: [str(tmp_path / "net.py")], lambda: options)
         await anext(rounds)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(anext(rounds), 1)
@@ -329,7 +329,7 @@ def test_packages_that_are_not_there_are_no_change(tmp_path: Path, report):
     waiting: list[asyncio.Future[Any]] = []
 
     async def seen() -> None:
-        rounds = watching.rounds(lambda: [str(models / "net.py")], options)
+        rounds = watching.rounds(lambda: [str(models / "net.py")], lambda: options)
         assert await comes(rounds, 60) is not None
         assert await comes(rounds, 1.5) is None
         (models / "helper.py").write_text("SIZE = 3\n")

@@ -92,6 +92,47 @@ def test_no_process_outlives_a_job_on_one_model(tmp_path: Path, command: str, ho
     report(outcome="none left")
 
 
+HELD = "os.fork() or (os.setsid(), open('pid', 'w').write(str(os.getpid())), time.sleep(300)); "
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found only there")
+@pytest.mark.parametrize("command", ["estimate net.py", "check --worker spawn --quick net.py"])
+@pytest.mark.parametrize(
+    ("then", "says"),
+    [
+        ("time.sleep(300)", b"was stopped after 2"),
+        ("ctypes.string_at(0)", b"SIGSEGV"),
+        ("os._exit(3)", b"exit status 3"),
+    ],
+    ids=["hangs", "crashes", "exits"],
+)
+def test_a_child_that_holds_the_channel_of_a_job_does_not_hold_it_up(
+    tmp_path: Path, command: str, then: str, says: bytes, report
+):
+    """It was forked, and has left the job's session."""
+    (tmp_path / "net.py").write_text(MODEL.format(do=HELD + then))
+    with start(*command.split(), "--deadline", "2", cwd=tmp_path) as program:
+        out = program.communicate(timeout=60)[0]
+    assert says in out
+    assert gone([int((tmp_path / "pid").read_text())]) == []
+    report(outcome="ended as without it, none left")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are found only there")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_job_that_stops_its_group_ends_with_the_command(tmp_path: Path, how: signal.Signals, report):
+    stops = "open('pid', 'w').write(str(os.getpid())); os.environ.get('FXLENS_NETWORK') or os.killpg(0, 19)"
+    (tmp_path / "net.py").write_text(MODEL.format(do=stops))
+    with start("estimate", "net.py", cwd=tmp_path, TMPDIR=str(tmp_path)) as program:
+        assert waited_for(lambda: (tmp_path / "pid").exists(), 120)
+        time.sleep(0.5)
+        program.send_signal(how)
+        program.wait(30)
+        assert gone([int((tmp_path / "pid").read_text())]) == []
+    assert waited_for(lambda: not [*tmp_path.glob("fxlens-jobs-*")], 10)
+    report(outcome="none left")
+
+
 FORKED_TWICE = """import os, time
 if os.fork() == 0:
     os.setsid()

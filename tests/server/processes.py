@@ -144,8 +144,8 @@ def jobs_of(client: Client) -> int:
         pid = waiting.pop()
         task = Path(f"/proc/{pid}")
         try:
-            # Its guardian is of its group.
-            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes() and os.getpgid(pid) == pid
+            # Its guardian is of its session.
+            count += b"zygote.py\0spare\0" in (task / "cmdline").read_bytes() and os.getsid(pid) == pid
             waiting += [int(each) for path in task.glob("task/*/children") for each in path.read_text().split()]
         except OSError:
             continue

@@ -322,7 +322,8 @@ def test_the_command_line_has_a_column_for_each_capture(tmp_path: Path):
     assert "also, with torch.export: The exported program does not update `type(self).seen`." in done.stdout
 
 
-HANGING = """import torch
+HANGING = """import ctypes
+import torch
 from torch import nn
 
 
@@ -331,6 +332,14 @@ class Hanging(nn.Module):
     def forward(self, x):
         while torch.compiler.is_exporting():
             pass
+        return torch.relu(x)
+
+
+# fxlens: Crashing() <- torch.randn(4, 3)
+class Crashing(nn.Module):
+    def forward(self, x):
+        if torch.compiler.is_exporting():
+            ctypes.string_at(0)
         return torch.relu(x)
 
 
@@ -356,7 +365,13 @@ def test_a_model_that_never_ends_under_a_capture_is_given_up_and_the_next_one_is
     # In a process of its own: one that ends kills the children that it has, and here they are other tests' servers.
     command = [sys.executable, "-c", IMPATIENT, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    models = {each["name"]: each for each in json.loads(done.stdout)["files"][0]["targets"]}
+    (file,) = json.loads(done.stdout)["files"]
+    assert done.returncode == 1
+    assert [(each["code"], each["target"]) for each in file["findings"]] == [
+        ("FX304", "Hanging"),
+        ("FX305", "Crashing"),
+    ]
+    models = {each["name"]: each for each in file["targets"]}
     assert models["Next"]["captures"]["export"]["outcome"] == "captured"
     hanging = models["Hanging"]["captures"]["export"]
     assert hanging["outcome"] == "unknown" and "stopped after 3 s while being exported at line" in hanging["reason"]

@@ -204,6 +204,25 @@ def test_watch_reports_after_each_change_of_a_file_or_of_what_it_imports(project
     assert status == 130
 
 
+def test_watch_follows_the_baseline(project: Path):
+    known = project / "known.json"
+    check = ("check", "src/net.py", "--quick", "--baseline", "known.json")
+    assert fxlens(*check, "--write-baseline", cwd=project).returncode == 0
+    accepted = known.read_text()
+    watching = Watching(project, "src/net.py", "--baseline", "known.json")
+    try:
+        assert "no findings" in watching.report()
+        known.write_text('{"version": 1, "findings": {}}')
+        assert "FX101" in watching.report()
+        known.write_text("<<<<<<< HEAD\n" + accepted)
+        assert "is not a baseline" in watching.process.stderr.readline()
+        assert "FX101" in watching.report()
+        known.write_text(accepted)
+        assert "no findings" in watching.report()
+    finally:
+        watching.end()
+
+
 def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
     """A helper whose import was unknown: neither the report nor the cache keeps its old result."""
     net, helper = project / "src" / "net.py", project / "src" / "helper.py"

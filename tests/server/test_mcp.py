@@ -327,7 +327,8 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     others = ("fix", "capture", "graph", "shapes", "cost", "lower")
     diagnosis, *refused = ask(folder, ("diagnose", marks), *((name, marks) for name in others), trust=False)
     assert "FX101" in {each["code"] for each in diagnosis["findings"]} and "models" not in diagnosis
-    assert all("is not trusted" in each for each in refused) and not (folder / "marks.ran").exists()
+    assert all("is not trusted" in each for each in (*refused, *diagnosis["notes"]))
+    assert not (folder / "marks.ran").exists()
     notebook(folder / "study.ipynb", [("markdown", "# Prose"), ("code", MARKS)])
     (diagnosis,) = ask(folder, ("diagnose", STUDY), trust=False)
     found = next(each for each in diagnosis["findings"] if each["code"] == "FX101")
@@ -341,6 +342,7 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
     assert misspelt.endswith("net.py has no model Gatt; its models: Gate")
     diagnosis, refused = ask(folder, ("diagnose", {"file": str(outside)}), ("graph", {"file": str(outside)}))
     assert diagnosis["findings"] and "the only folder that is trusted" in refused
+    assert "the only folder that is trusted" in diagnosis["notes"][0]
     assert not outside.with_suffix(".ran").exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from fxlens.host.pool import Pool
@@ -21,11 +21,15 @@ _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
 State = dict[str, object]
 
 
-async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGenerator[list[Checked], None]:
+async def rounds(
+    files: Callable[[], list[str]], chosen: Callable[[], Options], also: Sequence[str] = ()
+) -> AsyncGenerator[list[Checked], None]:
     """The results now, and again after each change; never ends by itself.
 
-    ``files`` returns the files to check and is called each time, since files come and go.
+    ``files`` returns the files to check, ``chosen`` the options, which have always the same interpreter. Both are
+    called each time, since files come and go. The files ``also`` count for the options.
     """
+    options = chosen()
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
     known: set[str] = set()
@@ -34,8 +38,9 @@ async def rounds(files: Callable[[], list[str]], options: Options) -> AsyncGener
     try:
         while True:
             paths = files()
-            watched = [*paths, *_beside(paths)]
+            watched = [*paths, *_beside(paths), *also]
             before, began = _state([*watched, *known]), began_now()
+            options = chosen()
             if (now_installed := environment_of(options.launch.python)) != installed:
                 await pool.restart()  # its processes have imported what was installed before
                 installed = now_installed

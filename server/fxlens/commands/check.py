@@ -122,10 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch and arguments.ray is not None:
             raise CannotCheck("--watch cannot be used with --ray")
         chosen = _chosen(arguments)
-        if known is not None and not arguments.write_baseline:
-            chosen = replace(chosen, accepted=known.accepted())
         if arguments.watch:
             return asyncio.run(_watch(arguments, chosen, known))
+        if known is not None and not arguments.write_baseline:
+            chosen = replace(chosen, accepted=known.accepted())
         if arguments.ray is not None:
             from fxlens.checking import on_ray
 
@@ -252,7 +252,18 @@ async def _watch(arguments: argparse.Namespace, chosen: Options, known: Baseline
             return python_files(arguments.paths)
         return []
 
-    async with aclosing(watching.rounds(files, chosen)) as rounds:  # also if the output is not read
+    def options() -> Options:
+        nonlocal known
+        if known is None or arguments.write_baseline:
+            return chosen
+        try:
+            known = Baseline.read(known.path)
+        except CannotCheck as error:  # an editor may be saving it, or git merging: the last one counts
+            print(f"fxlens: {error}", file=sys.stderr)
+        return replace(chosen, accepted=known.accepted())
+
+    also = [arguments.baseline] if arguments.baseline and not arguments.write_baseline else []
+    async with aclosing(watching.rounds(files, options, also)) as rounds:  # also if the output is not read
         async for results in rounds:
             _report(results, arguments, known)
             sys.stdout.flush()

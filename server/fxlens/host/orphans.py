@@ -63,6 +63,6 @@ async def end(ended: int) -> None:
 
 def _is_orphan(pid: int, session: int) -> bool:
     try:
-        return pid not in _own and os.getpgid(pid) not in _own and os.getsid(pid) != session
+        return _own.isdisjoint((pid, os.getpgid(pid), os.getsid(pid))) and os.getsid(pid) != session
     except OSError:
         return False

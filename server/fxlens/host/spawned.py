@@ -26,7 +26,8 @@ from .watch import TICK, Watch
 
 _LOOK = 0.005
 _END_SECONDS = 0.3
-"""The most that a job waits for its own end, since trackers of shared memory may take seconds."""
+"""The most that a job waits for its own end, since trackers of shared memory may take seconds, or for the last messages
+of a process that has ended."""
 
 
 class _Lines:
@@ -122,10 +123,20 @@ class _Running:
         process, progress = self._spare.process, self._progress
         assert process.stdout is not None
         self._send(self._message)
-        await progress.follow(process.stdout, on_event)
+        # What it has forked may hold its channel open beyond its end.
+        following = asyncio.ensure_future(progress.follow(process.stdout, on_event))
+        watching = asyncio.ensure_future(self._watch_over())
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+        finally:
+            following.cancel()
+            watching.cancel()
         if progress.end is None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(process.wait(), EXIT_SECONDS)
+            until = time.monotonic() + EXIT_SECONDS
+            while process.returncode is None and time.monotonic() < until:
+                await asyncio.sleep(_LOOK)
             progress.end = "exit" if process.returncode is not None else "lost"
         if progress.end != "done":
             kill_tree(process)
@@ -145,12 +156,14 @@ class _Running:
             self._progress.go_on()
             self._send(message)
 
-    async def watch_over(self) -> None:
-        progress = self._progress
-        while progress.end is None:
+    async def _watch_over(self) -> None:
+        """Until it exceeds a limit, or some time after its end: its last messages may be unread."""
+        process, progress = self._spare.process, self._progress
+        while progress.end is None and process.returncode is None:
             await asyncio.sleep(TICK)
-            progress.end = progress.end or progress.watch.look(self._spare.process.pid)
-        kill_tree(self._spare.process)
+            progress.end = progress.end or progress.watch.look(process.pid)
+        if progress.end is None:
+            await asyncio.sleep(_END_SECONDS)
 
 
 class SpawnWorker:
@@ -197,15 +210,13 @@ class SpawnWorker:
             raise
         self._busy.add(spare)
         running = _Running(spare, message, limits, waits=more is not None)
-        helpers = [asyncio.ensure_future(running.watch_over())]
-        if more is not None:
-            helpers.append(asyncio.ensure_future(running.feed(more)))
+        feeding = asyncio.ensure_future(running.feed(more)) if more is not None else None
         try:
             outcome = await running.do(on_event)
             return outcome if outcome.end == "done" or spare in self._busy else Outcome("lost")
         finally:
-            for helper in helpers:
-                helper.cancel()
+            if feeding is not None:
+                feeding.cancel()
             self._busy.discard(spare)
             await asyncio.wait({self._end(spare)}, timeout=_END_SECONDS)
 

@@ -16,7 +16,7 @@ from fxlens.host.outcome import WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import Captured
-from fxlens.record import Fix, Origin, Record, Span, Verdict
+from fxlens.record import Finding, Fix, Origin, Record, Span, Verdict, assumed, graded
 from fxlens.sources import targets
 from fxlens.sources.targets import Source, Target
 
@@ -256,11 +256,16 @@ async def run(
         except WorkerUnavailable as error:
             return found, str(error)
         at = outcome.step.get("target")
-        if outcome.end == "done" or at not in left:
+        if outcome.end == "done":
+            break
+        ended = explain(outcome, replace(request, limits=limits))
+        if at not in left:
+            note = f"{request.path}: torch.export and torch.compile could not be run on its models: {ended['message']}"
             break
         # The current model ended the process, or used up the time: keep its other verdicts and continue with the next
         # model.
-        found[at] = _lost(found.get(at), asked, explain(outcome, request)["message"])
+        guessed = any(each["name"] == at and assumed(each) for each in record["targets"])
+        found[at] = _lost(found.get(at), asked, graded(ended, "hint") if guessed else ended)
         on_change(at, found[at])
         reached = [*left].index(at)
         left = dict([*left.items()][reached + 1 :])
@@ -284,19 +289,19 @@ def _model(record: Record, name: str) -> Model | None:
     }  # fmt: skip
 
 
-def _lost(known: Captured | None, asked: Iterable[str], reason: str) -> Captured:
+def _lost(known: Captured | None, asked: Iterable[str], ended: Finding) -> Captured:
     verdicts = [*known["verdicts"]] if known else []
     answered = {each["capture"] for each in verdicts}
     lost: list[Verdict] = [
         {
-            "capture": name, "outcome": "unknown", "text": f"{name} ?", "reason": reason, "breaks": 0, "graphs": 0,
-            "fullgraph": None, "graph": None,
+            "capture": name, "outcome": "unknown", "text": f"{name} ?", "reason": ended["message"], "breaks": 0,
+            "graphs": 0, "fullgraph": None, "graph": None,
         }
         for name in asked
         if name not in answered
     ]  # fmt: skip
     return {
         "verdicts": [*verdicts, *lost],
-        "findings": known["findings"] if known else [],
+        "findings": [*(known["findings"] if known else ()), ended],
         "also": known["also"] if known else [],
     }

@@ -107,13 +107,14 @@ class Asking:
         """
 
         async def trace(path: str, text: str, asked: _Release) -> Checked:
-            if read_only and not self._may_run(path):
+            if read_only and (why := self._why_not_run(path)):
                 if len(text) > LONG:
                     raise CannotCheck(f"{path} has more than {LONG:,} characters, too many to be read without running")
                 python, notebook = _python(path, text)
                 python = without_magics(python)
                 found = [*without_running(python, path), *(notebook.problems(path) if notebook else ())]
-                return Checked(path, python, empty_record(path), found, notebook=notebook)
+                said = f"{why} These findings, if any, are from its text alone."
+                return Checked(path, python, {**empty_record(path), "notes": [said]}, found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)
             chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
@@ -190,7 +191,7 @@ class Asking:
 
     async def _look_around(self, path: str, unsaved: Mapping[str, str]) -> None:
         """Updates the index with changes in the folder since the last question."""
-        if not self._may_run(path):
+        if self._why_not_run(path):
             return
         now = await asyncio.to_thread(_stamps, self.folder)
         changed = {each for each in now.keys() | self._known.seen.keys() if now.get(each) != self._known.seen.get(each)}
@@ -201,14 +202,17 @@ class Asking:
         self._known.told.clear()
         self._known.told.update({path, *unsaved})
 
-    def _may_run(self, path: str) -> bool:
-        return self.trusted and is_within(path, [self.folder])
+    def _why_not_run(self, path: str) -> str:
+        """A sentence; empty if it may be run."""
+        if not self.trusted:
+            return f"The folder is not trusted, so its models are not run. {self.to_trust}"
+        if not is_within(path, [self.folder]):
+            return f"{path} is not run: it is outside of {self.folder}, the only folder that is trusted."
+        return ""
 
     def _demand_trust(self, path: str) -> None:
-        if not self.trusted:
-            raise NotTrusted(f"The folder is not trusted, so its models are not run. {self.to_trust}")
-        if not self._may_run(path):
-            raise NotTrusted(f"{path} is not run: it is outside of {self.folder}, the only folder that is trusted.")
+        if why := self._why_not_run(path):
+            raise NotTrusted(why)
 
 
 def _text(path: str) -> str:

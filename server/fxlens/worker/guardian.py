@@ -1,7 +1,8 @@
 """Ends a job's processes once the server has ended, if there is no zygote to do it.
 
 A thread of the job could not, since C code that never returns blocks all other threads. So a small process waits,
-forked before torch is imported, when there are no other threads. It belongs to the job's group and ends with it.
+forked before torch is imported, when there are no other threads. It belongs to the job's session, and not to its
+group, which user code may stop; it ends after the job, whose end closes the lifeline, too.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def start(lifeline: int, folder: str, others: Iterable[int]) -> None:
     its group, and removes ``folder``. ``others`` are descriptors that it must close.
 
     It is not a child of this process, so that user code that waits for children does not see it."""
+    job = os.getpid()
     between = os.fork()
     if between:
         os.close(lifeline)
@@ -57,12 +59,13 @@ def start(lifeline: int, folder: str, others: Iterable[int]) -> None:
         return
     try:
         if os.fork() == 0:
-            _guard(lifeline, folder, others)
+            _guard(job, lifeline, folder, others)
     finally:
         os._exit(0)
 
 
-def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
+def _guard(job: int, lifeline: int, folder: str, others: Iterable[int]) -> None:
+    os.setpgid(0, 0)
     for name in _ENDS:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     for fd in others:
@@ -70,22 +73,14 @@ def _guard(lifeline: int, folder: str, others: Iterable[int]) -> None:
     os.read(lifeline, 1)
     from fxlens.ipc import processes, temporary
 
-    processes.kill_below(os.getpgrp())
-    if trackers := processes.kill_around_trackers(os.getpgrp()):
-        until = time.monotonic() + processes.TRACKER_SECONDS
-        while time.monotonic() < until and any(map(processes.is_tracker, trackers)):
-            time.sleep(0.01)
-        for tracker in filter(processes.is_tracker, trackers):
-            with contextlib.suppress(OSError):
-                os.kill(tracker, signal.SIGKILL)
-    # The kill includes this process, so another one, in its own group, waits for that and cleans up.
-    ended, held = os.pipe()
-    left, leaving = os.pipe()
-    if os.fork():
-        os.read(left, 1)
-        os.killpg(os.getpgrp(), signal.SIGKILL)
-    os.close(held)
-    os.setsid()
-    os.write(leaving, b".")
-    os.read(ended, 1)
+    processes.kill_below(job)
+    trackers = processes.kill_around_trackers(job)
+    if not trackers:
+        processes.kill_job(job)
+    until = time.monotonic() + processes.TRACKER_SECONDS
+    while time.monotonic() < until and any(map(processes.is_tracker, trackers)):
+        time.sleep(0.01)
+    for tracker in filter(processes.is_tracker, trackers):
+        with contextlib.suppress(OSError):
+            os.kill(tracker, signal.SIGKILL)
     temporary.remove(temporary.ours(folder))
