@@ -255,7 +255,8 @@ class Record(TypedDict):
 
     ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models for which tests
     were searched: the record is out of date once one of the files changes, or a test names one of the models, or one of
-    the environment ``variables``, which Python code has read, has another value.
+    the environment ``variables``, which Python code has read, has another value.  ``looked_at`` has the states of the
+    files of which the content does not count (`sources.files.without_content`), as the code saw them.
     ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
     unfinished work, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity of
     shown findings about running the file.
@@ -271,6 +272,7 @@ class Record(TypedDict):
     limit: ReadOnly[Severity]
     output: ReadOnly[str]
     files: ReadOnly[Sequence[str]]
+    looked_at: ReadOnly[Mapping[str, str | None]]
     asked: ReadOnly[Sequence[str]]
     variables: ReadOnly[Sequence[str]]
     third_party: ReadOnly[Sequence[str]]
@@ -386,8 +388,8 @@ NO_GRAPH: Graph = {"nodes": [], "modules": {}, "code": "", "code_lines": {}}
 def empty_record(path: str) -> Record:
     return {
         "version": VERSION, "path": path, "python": None, "torch": None, "executable": None, "targets": [],
-        "findings": [], "limit": "error", "output": "", "files": [], "asked": [], "variables": [], "third_party": [],
-        "timings": {}, "notes": [], "failure": None,
+        "findings": [], "limit": "error", "output": "", "files": [], "looked_at": {}, "asked": [], "variables": [],
+        "third_party": [], "timings": {}, "notes": [], "failure": None,
     }  # fmt: skip
 
 

@@ -176,6 +176,29 @@ def test_a_workspace_that_is_a_link_is_read_by_either_name(tmp_path: Path):
     assert done.stdout == "['a', 'b']\n", done.stderr
 
 
+OWN = """\
+import os, subprocess, sys
+from fxlens.worker import read_files
+
+read_files.note([os.getcwd()])
+before = os.listdir()
+open("a", "w").close()
+os.replace("a", "b")
+os.makedirs("c/d")
+os.remove("old")
+print(read_files.looked_at())
+subprocess.run([sys.executable, "-c", "open('e', 'w')"])
+print([*read_files.looked_at()])
+"""
+
+
+def test_names_that_the_code_itself_changes_do_not_count(tmp_path: Path):
+    """Each execution would make the next one necessary."""
+    (tmp_path / "old").touch()
+    done = subprocess.run([sys.executable, "-c", OWN], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{{}}\n{[str(tmp_path) + '/']}\n", done.stderr
+
+
 def test_however_a_file_is_read_it_counts(tmp_path: Path):
     for number, code in enumerate(READING.values()):
         model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * len(x) if BAD else x\n"

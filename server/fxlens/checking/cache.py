@@ -96,11 +96,12 @@ class Cache:
         """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
-        read = (os.path.normpath(path) for path in record["files"] if not is_only_names(path) or names_in(path))
-        if any(changed_since(path, began) for path in read):
+        looked_at = record["looked_at"]
+        read = [path for path in record["files"] if path not in looked_at]
+        if any(changed_since(path, began) for path in read if not is_only_names(path) or names_in(path)):
             return  # it may have been read before or after that
         entry = {
-            "files": {path: content_of(path) for path in record["files"] if path != request.path},
+            "files": {path: content_of(path) for path in record["files"] if path != request.path} | {**looked_at},
             "names": {folder: self._names_in(folder) for folder in _searched(request, record["files"])},
             "variables": {name: _variable(name) for name in record["variables"]},
             "tests": self._tests(request, record["asked"]),

@@ -47,14 +47,15 @@ async def rounds(
             fresh = replace(options, cache=Cache(options.launch.python, installed=installed) if options.cache else None)
             results = [result async for result in check_files(pool, paths, fresh, around)]
             read = {path for result in results for path in result.record["files"]}
+            looked_at = _looked_at(results)
             watched += read
             new = read - before.keys()
-            before.update(_state(new))
+            before.update({**_state(new), **looked_at})
             known = read
             yield results
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.
-            changed = {path for path in new & before.keys() if changed_since(os.path.normpath(path), began)}
+            changed = {path for path in (new & before.keys()) - looked_at.keys() if changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(max(_SECONDS, _REST * took))
                 start = time.perf_counter()
@@ -76,6 +77,15 @@ def _beside(paths: Iterable[str]) -> Iterable[str]:
             folders.add(at)
             at = os.path.dirname(at)
     return [os.path.join(folder, name) for folder in folders for name in _BESIDE]
+
+
+def _looked_at(results: Iterable[Checked]) -> State:
+    """The states that the code saw, which may be others by now; an object for one that changed meanwhile."""
+    found: State = {}
+    for result in results:
+        for path, state in result.record["looked_at"].items():
+            found[path] = state if found.get(path, state) == state else object()
+    return found
 
 
 def _state(paths: Iterable[str]) -> State:

@@ -61,25 +61,32 @@ class _Noting:
 
 
 class _Looking:
-    """``os.listdir`` and the like: its path is noted before the call."""
+    """``os.listdir`` and the like: its paths are noted before the call."""
 
     __module__ = "os"
 
-    def __init__(self, function: Callable[..., Any], note: Callable[[Any], None]) -> None:
+    def __init__(self, function: Callable[..., Any], note: Callable[..., None]) -> None:
         self._function, self._note = function, note
         self.__name__ = self.__qualname__ = function.__name__
         self.__doc__ = function.__doc__
         self.__signature__ = inspect.signature(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        path = args[0] if args else kwargs.get("path")
-        outside = isinstance(path, str) and path.startswith(os.sep) and not (path + os.sep).startswith(_roots)
-        if not outside and not isinstance(path, int) and not _is_ours(sys._getframe(1)):
-            self._note("." if path is None else path)
+        paths = [*args[:2], *(kwargs[name] for name in ("path", "src", "dst") if name in kwargs)]
+        paths = [each for each in paths if each is not None] or ["."]
+        inside = not isinstance(paths[0], int) and kwargs.get("dir_fd") is None
+        if inside and not all(map(_is_outside, paths)) and not _is_ours(sys._getframe(1)):
+            self._note(*paths)
         return self._function(*args, **kwargs)
 
     def __reduce__(self) -> str:
         return self.__name__
+
+
+def _is_outside(path: Any) -> bool:
+    return isinstance(path, int) or (
+        isinstance(path, str) and path.startswith(os.sep) and not (path + os.sep).startswith(_roots)
+    )
 
 
 def _is_ours(frame: Any) -> bool:
@@ -111,8 +118,7 @@ def note(roots: Iterable[str]) -> None:
     noting: Any = _Noting()
     _replace(builtins, "open", noting)
     _replace(io, "open", noting)
-    notes = {"listdir": _note_names, "scandir": _note_names, "stat": _note_look, "access": _note_look}
-    for name, note in {**notes, "mkdir": _note_made}.items():
+    for name, note in _NOTES.items():
         function = getattr(os, name)
         looking: Any = _Looking(function, note)
         _replace(os, name, looking)
@@ -214,7 +220,7 @@ def _note(file: Any, into: Any) -> None:
             into.update({path: None}) if isinstance(into, dict) else into.add(path)
 
 
-def _note_names(folder: Any) -> None:
+def _note_names(folder: Any, *_: Any) -> None:
     if len(_listed) < _MOST:
         with contextlib.suppress(Exception):  # as for a file
             path = only_names(os.path.abspath(os.fsdecode(folder)))
@@ -223,17 +229,24 @@ def _note_names(folder: Any) -> None:
                 _listed[path] = names_in(path), _names(path)
 
 
-def _note_made(path: Any) -> None:
-    _note(path, _written)
+def _note_changes(*paths: Any) -> None:
+    for path in paths:
+        _note(path, _written)
 
 
-def _note_look(at: Any) -> None:
+def _note_look(at: Any, *_: Any) -> None:
     if len(_looked_at) < _MOST:
         with contextlib.suppress(Exception):  # as for a file
             path = os.path.abspath(os.fsdecode(at))
             if path.startswith(_roots) and path not in _looked_at and not _INSTALLED.search(path):
                 path.encode()
                 _looked_at[path] = kind_of(path)
+
+
+_NOTES: dict[str, Callable[..., None]] = {
+    "listdir": _note_names, "scandir": _note_names, "stat": _note_look, "access": _note_look,
+    **dict.fromkeys(("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "unlink"), _note_changes),
+}  # fmt: skip
 
 
 def _may_matter(path: str) -> bool:

@@ -29,7 +29,6 @@ _MOST_CAPTURED = 40
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
-_UNKNOWN = object()
 _MODULES = (".py", ".so", ".pyd")
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
@@ -161,10 +160,9 @@ class Document:
         self.judged = None
         found = ((os.path.normpath(each), each) for each in record["files"] if files.without_content(each))
         looked = {path: each for path, each in found if not path.endswith(_MODULES)}
-        # One that has changed since the trace began may have been looked at before: then each event counts.
+        states = record["looked_at"]
         self.looked = {
-            path: (each, _UNKNOWN if files.changed_since(path, began.of_files) else files.state_of(each))
-            for path, each in looked.items()
+            path: (each, states[each] if each in states else files.state_of(each)) for path, each in looked.items()
         }
         self.reached = source_nodes.files(record)
 

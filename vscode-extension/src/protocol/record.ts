@@ -177,6 +177,7 @@ export interface TraceRecord {
   limit: 'error' | 'warning' | 'info' | 'hint';
   output: string;
   files: string[];
+  looked_at: Record<string, string | null>;
   asked: string[];
   variables: string[];
   third_party: string[];
