@@ -166,11 +166,22 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, report):
                 command, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=200
             )
         assert (done.returncode, done.stderr) == (2, b"fxlens: No space left on device\n")
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "full").write_bytes(b" " * (1 << 20))
+    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20,) * 2); "
+    limited += "os.execv(sys.executable, [sys.executable, '-m', 'fxlens', *sys.argv[1:]])"
+    for arguments in (["init"], ["graph", "model.py"], ["check", "model.py", "--all", "--no-cache"]):
+        with open(tmp_path / "full", "ab") as full:
+            done = subprocess.run(
+                [sys.executable, "-c", limited, *arguments], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+                timeout=200,
+            )  # fmt: skip
+        assert (done.returncode, done.stderr) == (2, b"fxlens: File too large\n"), arguments
     closed = subprocess.run(
         ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command], cwd=tmp_path, timeout=200, capture_output=True
     )
     assert closed.returncode == 0
-    report(tries=3, outcome="a sentence")
+    report(tries=6, outcome="a sentence")
 
 
 def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, report):
