@@ -18,7 +18,6 @@ from warm_python import warm_fxlens
 pytestmark = pytest.mark.usefixtures("warm")
 
 ODD = MODEL.replace("return torch", "raise ValueError('\\udcff é 漢')\n        return torch")
-SAVED = {"manifest.json": b'{"format"', "seal.json": b"{"}
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
@@ -37,17 +36,25 @@ def test_no_folder_of_others_is_written_to(tmp_path: Path, report):
     done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "package", cwd=tmp_path)
     assert done.returncode == 2 and b"--force" in done.stderr, done.stderr
     assert {each.name: each.read_bytes() for each in package.iterdir()} == before
-    for folder, force in (("package", True), ("new", False)):
-        outputs.check_folder(str(tmp_path / folder), SAVED, force)
     (tmp_path / "empty").mkdir()
-    outputs.check_folder(str(tmp_path / "empty"), SAVED, False)
+    for folder, force in (("package", True), ("new", False), ("empty", False)):
+        outputs.check_folder(str(tmp_path / folder), force)
     (package / "manifest.json").write_text('{"format": 3}')
     (package / "seal.json").write_text("{}")
-    outputs.check_folder(str(package), SAVED, False)
+    with pytest.raises(outputs.NotOurs):
+        outputs.check_folder(str(package), False)
+    for _ in range(2):  # the second time with a file beside it, which stays
+        done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "mine", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (tmp_path / "mine" / "notes").write_text("mine")
+    (tmp_path / "mine" / "part_0.onnx").write_bytes(b"edited")
+    done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "mine", cwd=tmp_path)
+    assert done.returncode == 2 and b"edited since" in done.stderr, done.stderr
+    assert (tmp_path / "mine" / "notes").read_text() == "mine"
     for other in (package / "module.pt", package):
         with pytest.raises(outputs.NotOurs):
             outputs.check_file(str(other), False)
-    report(tries=7, outcome="refused; --force allows it")
+    report(tries=10, outcome="refused; --force allows it")
 
 
 def test_no_saved_result_that_was_edited_is_replaced(tmp_path: Path, report):
