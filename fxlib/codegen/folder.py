@@ -11,6 +11,7 @@ from urllib.parse import quote
 import torch
 from torch import nn
 
+from fxlib.codegen.saving import save_object
 from fxlib.ir.names import _custom_builtins
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
     pickled = [name for name, child in children.items() if type(child) not in _WRITABLE_MODULES]
     contents = {f"{_file_name(name)}.pt": children[name] for name in pickled}
     for file, content in {"state_dict.pt": module.state_dict(), **contents}.items():
-        _write(content, place / file)
+        save_object(content, place / file)
     (place / "module.py").write_text(_source(module, module_name))
     (place / "__init__.py").write_text("from .module import *")
     if pickled:
@@ -49,17 +50,6 @@ def write_folder(module: "GraphModule", place: Path, module_name: str) -> None:
             f"Was not able to save the following children modules as reprs -saved as pickled files instead: {pickled}",
             stacklevel=3,
         )
-
-
-def _write(content: object, path: Path) -> None:
-    """Saves to an open file: for a path, torch raises an error of its own, that does not say that the disk is full."""
-    with open(path, "wb") as file:
-        try:
-            torch.save(content, file)
-        except RuntimeError as error:
-            if isinstance(error.__context__, OSError):
-                raise error.__context__ from None
-            raise
 
 
 def _source(module: "GraphModule", module_name: str) -> str:

@@ -104,7 +104,14 @@ class LoweredModule(torch.nn.Module):
             rows[name.rpartition(".")[2]].kernels = part.program.kernels()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back."""
+        """Write the lowered model to the directory `path`; `fxlib.lowering.load` reads it back. Unless all of it can be
+        written, an earlier model stays there, or nothing.
+
+        Raises:
+            TypeError, ValueError: `path` is no path of a folder.
+            OSError: it cannot be written, or is a file.
+            UntrustedModel: this user's key is damaged.
+        """
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"save() takes a path, not {type(path).__name__}")
         if not os.fspath(path):

@@ -20,6 +20,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from fxlib.codegen.saving import save_folder, save_object
 from fxlib.lowering import graph_pickler
 from fxlib.lowering.cache import cache_directory
 from fxlib.lowering.engines import get
@@ -74,13 +75,21 @@ def _seal(folder: Path, names: list[str]) -> str:
 
 def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
     """Write a lowered model to a directory: the ONNX model of each engine part, the PyTorch parts, a manifest, a seal.
+    All of it is written, or nothing, and an earlier model stays.
 
     Args:
         folder: the directory; created if missing.
         module: the parts.
         state: the rest of the lowered model, its report and options among them.
+
+    Raises:
+        OSError: it cannot be written.
+        UntrustedModel: this user's key is damaged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    save_folder(folder, lambda made: _write(made, module, state))
+
+
+def _write(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
     names = ["manifest.json", "module.pt"]
     parts = {name: part for name, part in module.named_modules() if isinstance(part, EnginePart)}
     places: dict[str, Any] = {}
@@ -106,7 +115,7 @@ def save(folder: Path, module: torch.nn.Module, state: dict[str, Any]) -> None:
         held = {"module": module, "state": state, "layouts": layouts}
         with _elsewhere(weights):
             # Protocol 2, the usual one, has no names with a dot, as that of a memory format is.
-            torch.save(held, folder / "module.pt", pickle_module=graph_pickler, pickle_protocol=4)
+            save_object(held, folder / "module.pt", pickle_module=graph_pickler, pickle_protocol=4)
     finally:
         for name, part in parts.items():
             _replace(module, name, part)
@@ -119,7 +128,7 @@ def read(folder: Path, trusted: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The module and the state that `save` wrote, with its engines built again; see `fxlib.lowering.load`."""
     if not (folder / "manifest.json").is_file():
         raise FileNotFoundError(f"load() found no lowered model at {str(folder)!r}: it has no manifest.json")
-    if not (trusted or _sealed(folder)):
+    if not (trusted or sealed(folder)):
         raise UntrustedModel(
             f"{folder} was not written by this user, or was changed since; a saved model can run any code when it is "
             "loaded. Pass trusted=True if you know where it comes from"
@@ -156,7 +165,7 @@ def _elsewhere(tensors: dict[Any, Any]) -> Iterator[None]:
         graph_pickler.ELSEWHERE.reset(token)
 
 
-def _sealed(folder: Path) -> bool:
+def sealed(folder: Path) -> bool:
     """Whether this user wrote the directory, and it was not changed since."""
     try:
         seal = json.loads((folder / "seal.json").read_text())

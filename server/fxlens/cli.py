@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from . import __version__
 from .host import orphans
-from .views.terminal import plain_streams, to_nowhere
+from .views.terminal import Unwritten, plain_streams, to_nowhere
 
 COMMANDS = {
     "check": "find what stops torch.fx from tracing the models in files and folders",
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 141
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if not isinstance(error, Unwritten) and error.errno != errno.ENOSPC:
             raise
         print(f"fxlens: {error.strerror}", file=sys.stderr)
         try:

@@ -100,17 +100,26 @@ def test_own_files_stay_as_they_were(tmp_path: Path, warm_python: Path, report):
 
 
 def test_a_model_that_cannot_be_saved(tmp_path: Path, warm_python: Path, report):
-    """No half of a model is taken for one, nor half of a key for a key."""
+    """No half of a model is taken for one, nor half of a key for a key; and an earlier one stays."""
     (tmp_path / "net.py").write_text(MODEL)
-    done = run("lower", "net.py", "--engine", "onnxruntime", "-o", "out", cwd=tmp_path, most=20)
-    assert done.returncode == 2 and "File too large" in done.stderr and "Traceback" not in done.stderr, done.stderr
+    arguments = ["lower", "net.py", "--engine", "onnxruntime", "-o", "models/out"]
+    out = tmp_path / "models" / "out"
+    done = run(*arguments, cwd=tmp_path, most=20)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "models/out cannot be written: File too large" in done.stderr
     assert [path for path in (tmp_path / ".cache").rglob("keys/*")] == []
-    assert not (tmp_path / "out" / "seal.json").exists()
+    assert not out.parent.exists()
     warm = {"VIRTUAL_ENV": str(warm_python / "plain")}  # whose workers have no limit
-    arguments = ["lower", "net.py", "--engine", "onnxruntime", "-o", "out", "--force"]
     done = run(*arguments, cwd=tmp_path, most=1 << 30, **warm)
-    assert done.returncode == 0 and (tmp_path / "out" / "seal.json").exists(), done.stderr
-    report(tries=2, outcome="a sentence; the next one is saved")
+    assert done.returncode == 0 and (out / "seal.json").exists(), done.stderr
+    before = {each.name: each.read_bytes() for each in out.iterdir()}
+    (tmp_path / "net.py").write_text(MODEL.replace("4, 4)", "400, 400)").replace("2, 4)", "2, 400)"))
+    done = run(*arguments, cwd=tmp_path, most=100_000)
+    assert done.returncode == 2 and "File too large" in done.stderr, done.stderr
+    assert {each.name: each.read_bytes() for each in out.iterdir()} == before
+    done = run(*arguments, cwd=tmp_path, most=1 << 30, **warm)
+    assert done.returncode == 0 and left(tmp_path) == [], done.stderr
+    report(tries=4, outcome="a sentence; the earlier one stays, and the next one is saved")
 
 
 LIMIT = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"

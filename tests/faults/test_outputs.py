@@ -18,7 +18,6 @@ from warm_python import warm_fxlens
 pytestmark = pytest.mark.usefixtures("warm")
 
 ODD = MODEL.replace("return torch", "raise ValueError('\\udcff é 漢')\n        return torch")
-SAVED = {"manifest.json": b'{"format"', "seal.json": b"{"}
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
@@ -37,17 +36,25 @@ def test_no_folder_of_others_is_written_to(tmp_path: Path, report):
     done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "package", cwd=tmp_path)
     assert done.returncode == 2 and b"--force" in done.stderr, done.stderr
     assert {each.name: each.read_bytes() for each in package.iterdir()} == before
-    for folder, force in (("package", True), ("new", False)):
-        outputs.check_folder(str(tmp_path / folder), SAVED, force)
     (tmp_path / "empty").mkdir()
-    outputs.check_folder(str(tmp_path / "empty"), SAVED, False)
+    for folder, force in (("package", True), ("new", False), ("empty", False)):
+        outputs.check_folder(str(tmp_path / folder), force)
     (package / "manifest.json").write_text('{"format": 3}')
     (package / "seal.json").write_text("{}")
-    outputs.check_folder(str(package), SAVED, False)
+    with pytest.raises(outputs.NotOurs):
+        outputs.check_folder(str(package), False)
+    for _ in range(2):  # the second time with a file beside it, which stays
+        done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "mine", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (tmp_path / "mine" / "notes").write_text("mine")
+    (tmp_path / "mine" / "part_0.onnx").write_bytes(b"edited")
+    done = run("lower", "model.py", "--engine", "onnxruntime", "-o", "mine", cwd=tmp_path)
+    assert done.returncode == 2 and b"edited since" in done.stderr, done.stderr
+    assert (tmp_path / "mine" / "notes").read_text() == "mine"
     for other in (package / "module.pt", package):
         with pytest.raises(outputs.NotOurs):
             outputs.check_file(str(other), False)
-    report(tries=7, outcome="refused; --force allows it")
+    report(tries=10, outcome="refused; --force allows it")
 
 
 def test_no_saved_result_that_was_edited_is_replaced(tmp_path: Path, report):
@@ -166,11 +173,22 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, report):
                 command, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=200
             )
         assert (done.returncode, done.stderr) == (2, b"fxlens: No space left on device\n")
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "full").write_bytes(b" " * (1 << 20))
+    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20,) * 2); "
+    limited += "os.execv(sys.executable, [sys.executable, '-m', 'fxlens', *sys.argv[1:]])"
+    for arguments in (["init"], ["graph", "model.py"], ["check", "model.py", "--all", "--no-cache"]):
+        with open(tmp_path / "full", "ab") as full:
+            done = subprocess.run(
+                [sys.executable, "-c", limited, *arguments], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+                timeout=200,
+            )  # fmt: skip
+        assert (done.returncode, done.stderr) == (2, b"fxlens: File too large\n"), arguments
     closed = subprocess.run(
         ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command], cwd=tmp_path, timeout=200, capture_output=True
     )
     assert closed.returncode == 0
-    report(tries=3, outcome="a sentence")
+    report(tries=6, outcome="a sentence")
 
 
 def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, report):

@@ -294,6 +294,26 @@ def test_fixes_reach_the_cell_of_the_import_and_comments_stand_above_the_class(c
         client.wait(lambda each: each.get("id") == number and "method" not in each)
 
 
+@pytest.mark.parametrize("ends", [["\r\n", "\r\n"], ["\n", "\r\n"]])
+def test_a_fix_has_the_line_ends_of_its_cell(client: Client, ends: list[str]):
+    texts = [
+        "import torch\nfrom torch import nn\n",
+        "# fxlens: Net() <- torch.randn(2, 4)\nclass Net(nn.Module):\n    def forward(self, x):\n        n = len(x)\n"
+        "        if x.sum() > 0:\n            x = x + n\n        return x * math.sqrt(2)\n",
+    ]
+    texts = [text.replace("\n", end) for text, end in zip(texts, ends, strict=True)]
+    with opened(client, "ends.ipynb", [("python", text) for text in texts]) as book:
+        changed = set()
+        for found in book.problems(1):
+            for action in client.actions(book.at(1), found):
+                for change in action.get("edit", {}).get("documentChanges", ()):
+                    number = [book.at(0), book.at(1)].index(change["textDocument"]["uri"])
+                    for each in change["edits"]:
+                        assert "\n" not in each["newText"].replace(ends[number], ""), each
+                        changed |= {number} if "\n" in each["newText"] else set()
+        assert changed == {0, 1}
+
+
 MADE = "class {name}(nn.Module):\n    def forward(self, x):\n        {line}\n        return x\n{name}()(randn(3, 8))"
 
 

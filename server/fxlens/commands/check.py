@@ -25,7 +25,7 @@ from fxlens.config.selection import Selection
 from fxlens.config.settings import CAPTURES
 from fxlens.sources.paths import is_within, relative
 from fxlens.views.fixes import only_assumed
-from fxlens.views.terminal import exact, one_line, printable
+from fxlens.views.terminal import Unwritten, exact, one_line, or_unwritten, printable
 
 from . import options
 from .progress import Count
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         if chosen.cache:
             chosen.cache.trim()
         return status
-    except BrokenPipeError:
+    except (BrokenPipeError, Unwritten):
         raise
     except (CannotCheck, OSError) as error:
         print(f"fxlens: {error}", file=sys.stderr)
@@ -219,7 +219,8 @@ def _write_patches(results: Iterable[Checked]) -> None:
             elif sys.stdout.isatty():
                 sys.stdout.write(part.decode("utf-8", "backslashreplace"))
             else:
-                exact(sys.stdout).buffer.write(part)
+                with or_unwritten():
+                    exact(sys.stdout).buffer.write(part)
 
 
 def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:

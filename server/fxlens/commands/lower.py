@@ -25,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument(
         "-o", "--out", metavar="DIR", help="save the lowered model in this folder (fxlib.lowering.load reads it)"
     )
-    parser.add_argument("--force", action="store_true", help="also save into a folder that holds other files")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="also save into a folder that holds other files, or a model that was edited",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output format (default text)")
 
 

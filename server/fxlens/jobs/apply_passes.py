@@ -8,8 +8,7 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,10 +98,10 @@ class _Changed:
         force = request.get("force") is True
         out, onnx = request.get("out") or "", request.get("onnx") or ""
         if out:
-            with _writing(out):
-                outputs.check_package(out, force)
+            with outputs.writing(out):
+                outputs.check_folder(out, force)
         if onnx:
-            with _writing(onnx):
+            with outputs.writing(onnx):
                 outputs.check_file(onnx, force)
         if out:
             _save(self._graph_module, out, self.model.name)
@@ -120,26 +119,12 @@ class _Changed:
             return self._apply(self.model.traced(), replace(self.choice, export=True))[0]
 
 
-@contextmanager
-def _writing(place: str) -> Iterator[None]:
-    """Refuses what cannot be written, as on a full disk, or under a name that no file can have: the result stays."""
-    from fxlens.worker import errors, one_model, outputs
-
-    try:
-        yield
-    except outputs.NotOurs as error:
-        raise one_model.Refused(str(error)) from None
-    except OSError as error:
-        raise one_model.Refused(f"{place} cannot be written: {error.strerror or error}") from error
-    except Exception as error:
-        raise one_model.Refused(f"{place!r} cannot be written: {errors.brief(error)}") from error
-
-
 def _save(changed: Any, folder: str, name: str) -> None:
     """A folder that can be imported; it needs fxlib only if the model itself does."""
     import warnings
 
     from fxlens.worker import outputs
+    from fxlib.codegen.saving import save_folder
 
     def write(place: Path) -> None:
         with warnings.catch_warnings():
@@ -153,8 +138,8 @@ def _save(changed: Any, folder: str, name: str) -> None:
                 text = re.sub(rf"^import \S+ as {short}\n", "", text, flags=re.MULTILINE)
         file.write_text(text, encoding="utf-8")
 
-    with _writing(folder):
-        outputs.save_package(folder, write)
+    with outputs.writing(folder):
+        save_folder(Path(folder), write)
 
 
 def _export(changed: Any, model: Model, file: str) -> None:
@@ -172,7 +157,7 @@ def _export(changed: Any, model: Model, file: str) -> None:
         exported = onnx_ir.to_proto(to_onnx(changed, model.in_order, name=model.name).model).SerializeToString()
     except Unsupported as error:
         raise one_model.Refused(f"{model.name} has no ONNX form as a whole: {error}") from error
-    with _writing(file):
+    with outputs.writing(file):
         outputs.save_file(file, exported)
 
 

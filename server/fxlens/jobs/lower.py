@@ -90,10 +90,10 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
     if missing := engine.missing():
         raise one_model.Refused(f"Cannot lower to {engine.label}: {missing}")
     if out := options.get("out"):
-        try:
-            outputs.check_folder(out, {"manifest.json": b'{"format"', "seal.json": b"{"}, options.get("force") is True)
-        except outputs.NotOurs as error:
-            raise one_model.Refused(str(error)) from None
+        from fxlib.lowering.store import sealed
+
+        with outputs.writing(out):
+            outputs.check_folder(out, options.get("force") is True or sealed(Path(out)))
     from fxlib.lowering.lowered import lower
 
     model = one_model.make(job, real=True)
@@ -112,9 +112,10 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
         raise one_model.Refused(str(error)) from None
     if engine.lists_kernels:
         lowered.list_kernels()
-    if options.get("out"):
-        lowered.save(Path(options["out"]))
-    return _result(model, lowered.report, options.get("out"))
+    if out:
+        with outputs.writing(out):
+            lowered.save(out)
+    return _result(model, lowered.report, out)
 
 
 def _not_captured(error: Exception) -> Exception:

@@ -27,6 +27,7 @@ class Cell:
     written: list[str]
     text: list[str]
     """Its lines in the notebook's text."""
+    line_end: str = "\n"
 
     @property
     def after(self) -> int:
@@ -71,7 +72,8 @@ class Cell:
             else:
                 start = {"line": self.first + first - 1, "character": self._end(first - 1, encoding)["character"]}
         place = {"start": self.position(start, encoding), "end": self.position(end, encoding)}
-        return {**edit, "range": place, "newText": text}
+        # The notebook's text has line feeds, whatever the cell has.
+        return {**edit, "range": place, "newText": text.replace("\n", self.line_end)}
 
     def _end(self, line: int, encoding: str) -> Json:
         return {"line": line, "character": positions.character(self.written[line], 1 << 30, encoding)}
@@ -86,6 +88,8 @@ def cells_of(made: Notebook, uris: list[str] | None = None) -> list[Cell]:
     starts = [line - 1 for line in made.starts]
     ends = [*(start - 1 for start in starts[1:]), len(text) - 1]
     return [
-        Cell(uri, number, start, written[start:end], text[start:end])
-        for uri, number, start, end in zip(uris or [""] * len(starts), made.cells, starts, ends, strict=True)
+        Cell(uri, number, start, written[start:end], text[start:end], line_end)
+        for uri, number, start, end, line_end in zip(
+            uris or [""] * len(starts), made.cells, starts, ends, made.ends, strict=True
+        )
     ]

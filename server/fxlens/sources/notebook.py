@@ -95,6 +95,8 @@ class Notebook:
     """For cells that do not parse: their first line, their text without magics, and the error."""
     name: str = ""
     """Sentences about its file."""
+    ends: tuple[str, ...] = ()
+    """The line end of each code cell."""
     known: Mapping[str, _Lines] = field(default_factory=dict, compare=False, repr=False)
     """Its cells as they were read."""
 
@@ -151,7 +153,8 @@ class Notebook:
                 own = own if number == typed else [f"# {line}" for line in own]
             lines += [*own, _END]
             written += [*shown, ""]
-        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, known)
+        ends = tuple(positions.line_end(content) for _, content in contents)
+        return cls("\n".join(lines), "\n".join(written), tuple(starts), tuple(cells), tuple(broken), name, ends, known)
 
     def programs(self) -> list[tuple[int, str]]:
         """The number of each cell, and its text as a program, dedented if it is indented as a whole."""

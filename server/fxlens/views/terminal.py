@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "exact", "one_line", "plain_streams", "printable"]
+__all__ = ["Unwritten", "console", "exact", "one_line", "or_unwritten", "plain_streams", "printable"]
 
 
 def printable(text: str) -> str:
@@ -43,6 +43,39 @@ class _Plain:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class Unwritten(OSError):
+    """Standard output cannot be written."""
+
+
+class _Results:
+    """Standard output as it is, with errors that are told from those of other files."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with or_unwritten():
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        with or_unwritten():
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def or_unwritten() -> Iterator[None]:
+    """Raises Unwritten for an error of standard output, except that who reads it has enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritten(error.errno, error.strerror or str(error)) from error
 
 
 class _Beside(_Plain):
@@ -75,7 +108,7 @@ def to_nowhere(stream: TextIO) -> None:
 @contextmanager
 def plain_streams() -> Iterator[None]:
     """Until the end of the block, ``sys.stdout`` and ``sys.stderr`` write no control characters, and escape characters
-    that their encoding lacks. Text that cannot be written to the latter is lost."""
+    that their encoding lacks. Text that cannot be written to the latter is lost, and to the former raises Unwritten."""
     before = sys.stdout, sys.stderr
     for name, stream in zip(("stdout", "stderr"), before, strict=True):
         if stream is None:  # closed by the parent process
@@ -83,7 +116,7 @@ def plain_streams() -> Iterator[None]:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Plain(before[0]), _Beside(before[1])  # type: ignore[assignment]
+    sys.stdout, sys.stderr = _Plain(_Results(before[0])), _Beside(before[1])  # type: ignore[assignment, arg-type]
     try:
         yield
         sys.stdout.flush()  # here, where a failure is reported
