@@ -47,6 +47,7 @@ class Cache:
         self._near: dict[tuple[str, str | None], list[str]] = {}
         self._read: dict[str, bytes] = {}
         self._names: dict[str, str | None] = {}
+        self._variables: dict[str, str | None] = {}
         self._there: set[str] | None = None
         self._environment = _digest([installed or environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
 
@@ -73,7 +74,7 @@ class Cache:
                 return None
             if any(content_of(path) != digest for path, digest in entry["files"].items()):
                 return None
-            if any(_variable(name) != digest for name, digest in entry["variables"].items()):
+            if any(self._variable(name) != digest for name, digest in entry["variables"].items()):
                 return None
             if any(self._names_in(folder) != names for folder, names in entry["names"].items()):
                 return None
@@ -103,7 +104,7 @@ class Cache:
         entry = {
             "files": {path: content_of(path) for path in record["files"] if path != request.path} | {**looked_at},
             "names": {folder: self._names_in(folder) for folder in _searched(request, record["files"])},
-            "variables": {name: _variable(name) for name in record["variables"]},
+            "variables": {name: self._variable(name) for name in record["variables"]},
             "tests": self._tests(request, record["asked"]),
             "record": record,
         }
@@ -137,6 +138,13 @@ class Cache:
             if path != request.path and any(name.encode() in content for name in names):
                 found[path] = hashlib.sha256(content).hexdigest()
         return found
+
+    def _variable(self, name: str) -> str | None:
+        """A digest of an environment variable, which may be a secret; None if it is not set."""
+        if name not in self._variables:
+            value = os.environ.get(name)
+            self._variables[name] = None if value is None else _digest(value)
+        return self._variables[name]
 
     def _names_in(self, folder: str) -> str | None:
         """A digest of the names that can be imported from a folder, read once for each `Cache`."""
@@ -191,12 +199,6 @@ def content_of(path: str) -> str | None:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:
         return None
-
-
-def _variable(name: str) -> str | None:
-    """A digest of an environment variable, which may be a secret; None if it is not set."""
-    value = os.environ.get(name)
-    return None if value is None else _digest(value)
 
 
 def _bytes_of(path: str) -> bytes:
