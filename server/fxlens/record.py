@@ -256,7 +256,8 @@ class Record(TypedDict):
     ``files`` are the workspace files that it imported and the tests that it read, ``asked`` the models for which tests
     were searched: the record is out of date once one of the files changes, or a test names one of the models, or one of
     the environment ``variables``, which Python code has read, has another value.  ``looked_at`` has the states of the
-    files of which the content does not count (`sources.files.without_content`), as the code saw them.
+    files of which the content does not count (`sources.files.without_content`), as the code saw them.  What it has
+    ``written`` itself, besides reading it, does not count again if its next execution writes it, too.
     ``third_party`` are the installed modules that were imported, in order.  ``notes`` are sentences for the user about
     unfinished work, ``failure`` the traceback of an error in FX Lens itself.  ``limit`` is the highest severity of
     shown findings about running the file.
@@ -273,6 +274,7 @@ class Record(TypedDict):
     output: ReadOnly[str]
     files: ReadOnly[Sequence[str]]
     looked_at: ReadOnly[Mapping[str, str | None]]
+    written: ReadOnly[Sequence[str]]
     asked: ReadOnly[Sequence[str]]
     variables: ReadOnly[Sequence[str]]
     third_party: ReadOnly[Sequence[str]]
@@ -385,11 +387,15 @@ def target(name: str, at: Span, status: Status = "failed", reason: str | None = 
 NO_GRAPH: Graph = {"nodes": [], "modules": {}, "code": "", "code_lines": {}}
 
 
+ALL_VARIABLES = "*"
+"""In place of the name of an environment variable: all of them."""
+
+
 def empty_record(path: str) -> Record:
     return {
         "version": VERSION, "path": path, "python": None, "torch": None, "executable": None, "targets": [],
-        "findings": [], "limit": "error", "output": "", "files": [], "looked_at": {}, "asked": [], "variables": [],
-        "third_party": [], "timings": {}, "notes": [], "failure": None,
+        "findings": [], "limit": "error", "output": "", "files": [], "looked_at": {}, "written": [], "asked": [],
+        "variables": [], "third_party": [], "timings": {}, "notes": [], "failure": None,
     }  # fmt: skip
 
 

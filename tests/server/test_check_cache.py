@@ -286,7 +286,7 @@ def test_a_module_that_an_import_looked_for_in_vain_counts_once_it_is_there(tmp_
 
 LOOKING = [
     "os.path.exists('weights/best.pt')", "pathlib.Path(__file__).with_name('weights').is_dir()",
-    "os.access('weights/best.pt', os.R_OK)", "os.path.isfile(b'weights/best.pt')",
+    "os.access('weights/best.pt', os.R_OK)", "os.path.isfile(b'weights/best.pt')", "os.path.lexists('weights/best.pt')",
 ]  # fmt: skip
 
 
@@ -366,8 +366,6 @@ import os
 
 from torch import nn
 
-COPY = {**os.environ, **dict(os.environ.items())}
-
 
 class Net(nn.Module):
     def forward(self, x):
@@ -394,3 +392,42 @@ def test_environment_variables_count_if_they_are_read(tmp_path: Path, read: str)
     before = kept()
     assert codes(WIDE="1", WIDER="", OTHER="1") == ["FX120"]
     assert kept() == before
+
+
+COPIES = [
+    "dict(os.environ).get('TEMPERATURE')", "[k for k in os.environ if k.startswith('TEMPER')]", "os.environ.copy()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_copy_of_the_environment_reads_all_of_it(tmp_path: Path, copy: str):
+    text = READS % "COPY.get('TEMPERATURE')" if copy.endswith("copy()") else READS % copy
+    (tmp_path / "net.py").write_text(text.replace("\n\n\n", f"\n\nCOPY = {copy}\n\n\n"))
+    for set_to, codes in (({}, []), ({"TEMPERATURE": "1"}, ["FX120"])):
+        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path, **set_to)
+        assert [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]] == codes
+
+
+FIRST = """\
+import json, os
+from torch import nn
+
+if not os.path.exists("config.json"):
+    with open("config.json", "w") as file:
+        json.dump({"asks": 0}, file)
+ASKS = json.load(open("config.json"))["asks"]
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * (len(x) if ASKS else 2)
+"""
+
+
+def test_a_configuration_that_the_code_has_written_itself_counts_once_it_is_edited(tmp_path: Path):
+    (tmp_path / "net.py").write_text(FIRST)
+    for asks, codes in ((None, []), (1, ["FX120"]), (0, [])):
+        if asks is not None:
+            (tmp_path / "config.json").write_text(json.dumps({"asks": asks}))
+        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
+        assert [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]] == codes

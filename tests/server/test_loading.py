@@ -214,6 +214,40 @@ def test_what_comes_after_a_folder_was_listed_and_before_the_trace_has_ended_cou
         wait_for(client, uri, ["FX120"])
 
 
+RUNS = {
+    "a folder for each run": "os.makedirs(f'{runs}/{len(os.listdir(runs))}/logs')",
+    "a file for each run": "torch.save(len(os.listdir(runs)), f'{runs}/{time.time_ns()}.pt')",
+    "one file, read again": "n = len(open(last).read()) if os.path.exists(last) else 0; open(last, 'a').write('x')",
+    "a module": "open(here + '/version_of.py', 'w').write('V = 1'); import version_of",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_code_that_changes_what_it_looks_at_is_not_executed_without_end(shared: Client, folder: Path, name: str):
+    (folder / "runs").mkdir()
+    own = f"here = {str(folder)!r}; runs = here + '/runs'; last = here + '/last.json'"
+    text = MODEL.replace("from . import extras", f"import os, time, torch\n{own}\n{RUNS[name]}")
+    text = text.replace("return extras.act(x)", "return x * len(x)")
+
+    def state() -> dict[Path, int]:
+        return {each: each.stat().st_mtime_ns for each in folder.rglob("*") if "__pycache__" not in each.parts}
+
+    with shared.lent(deadline=60) as client:
+        uri = client.open(folder / "net.py", text)
+        wait_for(client, uri, ["FX120"])
+        before, still = {}, 0
+        for _ in range(20):
+            now = state()
+            still = still + 1 if now == before else 0
+            for each in [each for each in now if now[each] != before.get(each)]:
+                told(client, each, 2 if each in before else 1)
+            before = now
+            if still == 3:
+                break
+            time.sleep(0.5)
+        assert still == 3, sorted(before)
+
+
 def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_path: Path):
     package, elsewhere = tmp_path / "kit", tmp_path / "elsewhere"
     package.mkdir()

@@ -21,7 +21,7 @@ from fxlens.host.installed import packages_of, roots_of
 from fxlens.host.launch import PACKAGE, fxlib_folder
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups
-from fxlens.record import Record
+from fxlens.record import ALL_VARIABLES, Record
 from fxlens.sources import from_tests
 from fxlens.sources.files import (
     changed_since,
@@ -36,6 +36,7 @@ from fxlens.sources.paths import cache_folder
 
 _PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
+_OF_SHELLS = ("_", "OLDPWD", "SHLVL")
 
 
 class Cache:
@@ -95,6 +96,8 @@ class Cache:
         captures: Sequence[str] = (),
     ) -> None:
         """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
+        if record["written"]:
+            return  # its next execution may read what this one has written
         if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
             return
         looked_at = record["looked_at"]
@@ -140,9 +143,10 @@ class Cache:
         return found
 
     def _variable(self, name: str) -> str | None:
-        """A digest of an environment variable, which may be a secret; None if it is not set."""
+        """A digest of an environment variable, or of all; it may be a secret. None if it is not set."""
         if name not in self._variables:
-            value = os.environ.get(name)
+            every = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
+            value = sorted(every.items()) if name == ALL_VARIABLES else os.environ.get(name)
             self._variables[name] = None if value is None else _digest(value)
         return self._variables[name]
 

@@ -33,6 +33,7 @@ async def rounds(
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
     known: set[str] = set()
+    unsteady = False
     installed = environment_of(options.launch.python)
     took = 0.0
     try:
@@ -51,17 +52,24 @@ async def rounds(
             watched += read
             new = read - before.keys()
             before.update({**_state(new), **looked_at})
+            now = _state([*before, *read])
+            own = {path for result in results for path in result.record["written"]}
+            own |= {path for path, state in looked_at.items() if now.get(path) != state}
+            # What the code changes at each execution would have it checked without end.
+            at_rest, unsteady = (own if unsteady else set()), bool(own)
             known = read
             yield results
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.
-            changed = {path for path in (new & before.keys()) - looked_at.keys() if changed_since(path, began)}
+            imported = (new & before.keys()) - looked_at.keys() - at_rest
+            changed = {path for path in imported if changed_since(path, began)}
             while not changed:
                 await asyncio.sleep(max(_SECONDS, _REST * took))
                 start = time.perf_counter()
                 now = _state([*files(), *watched])
                 took = time.perf_counter() - start
                 changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
+                changed = {path for path in changed if at_rest.isdisjoint((path, os.path.abspath(path)))}
             around.changed(changed)
     finally:
         await pool.close()

@@ -103,7 +103,7 @@ async def _watch_files(ls: FxLensServer) -> None:
     watched = workspace.did_change_watched_files if workspace else None
     if not (watched and watched.dynamic_registration):
         return
-    patterns = ("**/*.{py,ipynb,yaml,yml,json,toml,ini,cfg}",)
+    patterns = ("**/*.{py,ipynb,yaml,yml,json,toml,ini,cfg,conf,env,txt,csv,tsv,xml}",)
     # For a deleted or moved folder, VS Code reports only the folder itself.
     folders = types.FileSystemWatcher(glob_pattern="**/*", kind=types.WatchKind.Create | types.WatchKind.Delete)
     options = types.DidChangeWatchedFilesRegistrationOptions(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -70,7 +71,10 @@ def work(job: Job) -> None:
         if model is not None:
             target.construct, target.inputs = [Source(**model["construct"])], [Source(**model["inputs"])]
             with alone.where(model["alone"]):
-                _judge(job, namespace, target, model, wanted)
+                try:
+                    _judge(job, namespace, target, model, wanted)
+                except SystemExit as error:
+                    os._exit(error.code if isinstance(error.code, int) else 1)  # as it would, so that it is told
     job.send("end", third_party=user_file.imported_files(known)[1])
 
 

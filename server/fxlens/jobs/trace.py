@@ -73,8 +73,8 @@ def work(job: Job) -> None:
         "total": models.milliseconds(started, time.perf_counter()),
     }
     files = sorted({*files, *read.found.tests})
-    saw = {"looked_at": read_files.looked_at(), "asked": read.found.asked, "variables": read_files.variables()}
-    job.send("end", files=files, **saw, third_party=packages, timings=timings)
+    own = {"looked_at": read_files.looked_at(), "written": read_files.written(), "variables": read_files.variables()}
+    job.send("end", files=files, asked=read.found.asked, **own, third_party=packages, timings=timings)
     if rehearsal is not None:
         job.send("learnt", **rehearsal.learnt(known))
 
@@ -96,7 +96,8 @@ def _opened(job: Job, replaced: user_file.Replaced) -> tuple[reading.Reading, Mo
         if not targets.may_have_models(tree, job.text) and not job.config_targets:
             job.send("diagnosed")
             timings = {"import": 0.0, "diagnosed": 0.0, "total": 0.0}
-            job.send("end", files=[], looked_at={}, asked=[], variables=[], third_party=[], timings=timings)
+            nothing: Any = {"files": [], "looked_at": {}, "written": [], "asked": [], "variables": []}
+            job.send("end", **nothing, third_party=[], timings=timings)
             return None
         read = reading.whole(job, tree)
         job.step("import")
@@ -304,6 +305,7 @@ class _End(TypedDict):
 
     files: list[str]
     looked_at: dict[str, str | None]
+    written: list[str]
     asked: list[str]
     variables: list[str]
     third_party: list[str]
@@ -320,7 +322,8 @@ class _Gathered:
         self._complete: set[str] = set()
         self._graphs: dict[str, Graph] = {}
         self._end: _End = {
-            "files": [], "looked_at": {}, "asked": [], "variables": [], "third_party": [], "timings": {},
+            "files": [], "looked_at": {}, "written": [], "asked": [], "variables": [], "third_party": [],
+            "timings": {},
         }  # fmt: skip
         self._output = ""
         self._failure: str | None = None
@@ -344,7 +347,8 @@ class _Gathered:
             self.findings += [each for each in event["findings"] if each not in self.findings]
         elif kind == "end":
             self._end = {
-                "files": event["files"], "looked_at": event["looked_at"], "asked": event["asked"],
+                "files": event["files"], "looked_at": event["looked_at"], "written": event["written"],
+                "asked": event["asked"],
                 "variables": event["variables"], "third_party": event["third_party"], "timings": event["timings"],
             }  # fmt: skip
         elif kind == "failed":

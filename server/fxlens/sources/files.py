@@ -371,11 +371,15 @@ def without_content(path: str) -> bool:
 
 
 def kind_of(path: str) -> str | None:
-    """A state of `only_there`, also of the path itself."""
+    """A state of `only_there`, also of the path itself: ``file`` or ``folder``, of a link with what it names."""
+    path = path.removesuffix(_THERE)
     try:
-        return "folder" if stat.S_ISDIR(os.stat(path.removesuffix(_THERE)).st_mode) else "file"
+        kind = "folder" if stat.S_ISDIR(os.stat(path).st_mode) else "file"
     except (OSError, ValueError):
-        return None
+        kind = None
+    with contextlib.suppress(OSError, ValueError):
+        return f"{kind} by a link to {os.readlink(path)}"
+    return kind
 
 
 def names_in(path: str) -> str | None:

@@ -19,16 +19,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fxlens.record import ALL_VARIABLES
 from fxlens.sources.files import kind_of, names_in, only_names, only_there
 
 _LARGEST = 1 << 20  # bytes: larger ones are data or weights, on which graphs do not depend
-_MOST = 1000
+_MOST = 10_000
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 """The code of FX Lens, which reads tests and configurations that have dependencies of their own."""
 _INSTALLED = re.compile("(site|dist)-packages")
 _PYTHON = (os.path.join(os.path.dirname(os.__file__), ""), "<frozen ")
-_GIVEN = ("FXLENS_", "TMPDIR", "TEMP", "TMP")
+_GIVEN = re.compile("FXLENS_.*|TMPDIR|TEMP|TMP")
 """Environment variables that FX Lens sets for its workers."""
+_WRITES = re.compile("[wxa+]")
 _open = open
 _read: dict[str, None] = {}
 _listed: dict[str, tuple[str | None, frozenset[str]]] = {}
@@ -54,7 +56,8 @@ class _Noting:
             return _open(file, mode, *args, **kwargs)
         finally:
             if isinstance(mode, str) and not sys._getframe(1).f_code.co_filename.startswith(_OURS):
-                _note(file, _written if any(letter in mode for letter in "wxa+") else _read)
+                for into in ([_read] if "r" in mode else []) + ([_written] if _WRITES.search(mode) else []):
+                    _note(file, into)
 
     def __reduce__(self) -> str:
         return "open"
@@ -75,7 +78,9 @@ class _Looking:
         paths = [*args[:2], *(kwargs[name] for name in ("path", "src", "dst") if name in kwargs)]
         paths = [each for each in paths if each is not None] or ["."]
         inside = not isinstance(paths[0], int) and kwargs.get("dir_fd") is None
-        if inside and not all(map(_is_outside, paths)) and not _is_ours(sys._getframe(1)):
+        # What makes a folder may be called by `made_folders`.
+        by_user = self._note is _note_changes or not _is_ours(sys._getframe(1))
+        if inside and by_user and not all(map(_is_outside, paths)):
             self._note(*paths)
         return self._function(*args, **kwargs)
 
@@ -91,9 +96,15 @@ def _is_outside(path: Any) -> bool:
 
 def _is_ours(frame: Any) -> bool:
     """Whether FX Lens calls, perhaps by a function of Python such as ``os.walk``."""
+    caller = _caller(frame)
+    return caller is not None and caller.f_code.co_filename.startswith(_ours())
+
+
+def _caller(frame: Any) -> Any:
+    """The first frame that is not of Python's own modules."""
     while frame is not None and frame.f_code.co_filename.startswith(_PYTHON) and not _is_installed(frame):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_ours())
+    return frame
 
 
 @functools.cache
@@ -154,19 +165,22 @@ def _replace(owner: Any, name: str, by: Any) -> None:
 
 
 def note_variables() -> None:
-    """From now on, which environment variables Python code reads; those of a copy of all do not count."""
+    """From now on, which environment variables Python code reads: all of them, if code of the workspace copies or lists
+    them; for other code, such as what starts a program, that does not count."""
     read, names = os._Environ.__getitem__, os._Environ.__iter__
     copied: list[str] = []
 
     def reading(environment: Any, name: Any) -> Any:
         if copied and name == copied[-1]:
             copied.pop()
-        elif isinstance(name, str) and not name.startswith(_GIVEN):
+        elif isinstance(name, str) and not _GIVEN.fullmatch(name):
             _variables[name] = None
         return read(environment, name)
 
     def copying(environment: Any) -> Iterator[str]:
         copied[:] = reversed(found := list(names(environment)))
+        if (frame := _caller(sys._getframe(1))) is not None and frame.f_code.co_filename.startswith(_roots):
+            _variables[ALL_VARIABLES] = None
         return iter(found)
 
     os._Environ.__getitem__, os._Environ.__iter__ = reading, copying  # type: ignore[method-assign,assignment]
@@ -174,14 +188,23 @@ def note_variables() -> None:
 
 def noted() -> list[str]:
     """The files that were read, or that were to be read and are not there, the folders that were listed, and where the
-    code looked otherwise. Those that are written, too, are none."""
-    return [*(path for path in _read if path not in _written and _may_matter(path)), *looked_at()]
+    code looked otherwise; without those that are `written`, too."""
+    return [*_files(), *looked_at()]
+
+
+def written() -> list[str]:
+    """The files that the code has read or looked at, and written itself."""
+    return sorted(_written.intersection((*_read, *_looked_at)))
+
+
+def _files() -> list[str]:
+    return [path for path in _read if path not in _written and _may_matter(path)]
 
 
 def looked_at() -> dict[str, str | None]:
     """What does not count by its content (`without_content`), with its state when it was first looked at."""
     folders = {folder: state for folder, (state, names) in _listed.items() if not _written_by_itself(folder, names)}
-    known = {*_read, *_written, *map(os.path.normpath, _listed)}
+    known = {*_files(), *_written, *map(os.path.normpath, _listed)}
     return {**folders, **{only_there(path): kind for path, kind in _looked_at.items() if path not in known}}
 
 
@@ -234,6 +257,10 @@ def _note_changes(*paths: Any) -> None:
         _note(path, _written)
 
 
+def _note_opened(path: Any, flags: Any = 0, *_: Any) -> None:
+    _note(path, _written if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) else _read)
+
+
 def _note_look(at: Any, *_: Any) -> None:
     if len(_looked_at) < _MOST:
         with contextlib.suppress(Exception):  # as for a file
@@ -243,8 +270,15 @@ def _note_look(at: Any, *_: Any) -> None:
                 _looked_at[path] = kind_of(path)
 
 
+def _note_link(at: Any, *_: Any) -> None:
+    """``os.path.realpath`` asks of each folder above a file, most of which are no links."""
+    if kind_of(os.fsdecode(at)) not in ("file", "folder"):
+        _note_look(at)
+
+
 _NOTES: dict[str, Callable[..., None]] = {
-    "listdir": _note_names, "scandir": _note_names, "stat": _note_look, "access": _note_look,
+    "listdir": _note_names, "scandir": _note_names, "stat": _note_look, "access": _note_look, "open": _note_opened,
+    "lstat": _note_link, "readlink": _note_link,
     **dict.fromkeys(("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "unlink"), _note_changes),
 }  # fmt: skip
 

@@ -76,8 +76,6 @@ class Document:
     """Results of the running trace for the classes judged so far, with its text."""
     record_began: Moment | None = None
     """When its trace began."""
-    names: Mapping[str, object] = field(default_factory=dict)
-    """The names in the folders that its code has listed."""
     edited: float = 0.0
     """When the text was last changed, by the monotonic clock."""
     reached: frozenset[str] = frozenset()
@@ -131,6 +129,12 @@ class Document:
     """Other files that changed during its trace; whether they matter is known only from the record."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
+    looked: dict[str, tuple[str, object]] = field(default_factory=dict)
+    """Where its code looked without reading, with what it saw."""
+    _unsteady: bool = False
+    """Its last execution has changed what it looks at."""
+    _at_rest: set[str] = field(default_factory=set)
+    _once: set[str] = field(default_factory=set)
     _lines: tuple[str | None, list[str]] = (None, [])
     _files: tuple[Sequence[str] | None, frozenset[str]] = (None, frozenset())
     _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
@@ -164,6 +168,11 @@ class Document:
         self.looked = {
             path: (each, states[each] if each in states else files.state_of(each)) for path, each in looked.items()
         }
+        # What it changes by itself would have it executed without end; once, since it may have been created just now.
+        moved = {path for path, (each, state) in self.looked.items() if files.state_of(each) != state}
+        own = {*map(os.path.normpath, record["written"])}
+        self._at_rest, self._unsteady = (moved | own if self._unsteady else set()), bool(moved or own)
+        self._once = own - self._at_rest
         self.reached = source_nodes.files(record)
 
     def depends_on(self, path: str) -> bool:
@@ -172,20 +181,29 @@ class Document:
             return False
         read = self.record["files"]
         if self._files[0] is not read:
-            named = (os.path.normpath(each) for each in read)
+            named = {os.path.normpath(each) for each in read} - self.looked.keys() - self._at_rest
             self._files = read, frozenset(spelled for each in named for spelled in (os.path.normcase(each), key(each)))
         wanted = {os.path.normcase(path), key(path)}
-        if path not in self.looked and not wanted.isdisjoint(self._files[1]):
+        at = os.path.normpath(path)
+        if at in self._once or not wanted.isdisjoint(self._files[1]):
             return True
         below = tuple(os.path.join(each, "") for each in wanted)
         if any(each.startswith(below) for each in self._files[1]):
             return True
-        at = os.path.normpath(path)
-        while at not in self.looked or files.state_of(self.looked[at][0]) == self.looked[at][1]:
+        if any(each.startswith(below) and self._is_another(each) for each in self.looked):
+            return True
+        while not self._is_another(at):
             at, before = os.path.dirname(at), at
             if at == before:
                 return False
         return True
+
+    def _is_another(self, path: str) -> bool:
+        """Whether it was looked at, and is another one now."""
+        if path not in self.looked or path in self._at_rest:
+            return False
+        each, state = self.looked[path]
+        return files.state_of(each) != state
 
     def is_on_disk(self) -> bool:
         """Whether the file on disk has its text."""

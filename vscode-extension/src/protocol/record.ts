@@ -178,6 +178,7 @@ export interface TraceRecord {
   output: string;
   files: string[];
   looked_at: Record<string, string | null>;
+  written: string[];
   asked: string[];
   variables: string[];
   third_party: string[];
