@@ -249,8 +249,9 @@ class Pool:
         """A new worker; None if the interpreter cannot be used, or the pool was closed meanwhile."""
         if self._worker is not None:
             await self._worker.close()
-        if not self._once:
-            self.installed = await asyncio.to_thread(Installed, self.launch.python)
+        if not self._once:  # beside the start, which takes longer
+            looking = asyncio.get_running_loop().run_in_executor(None, Installed, self.launch.python)
+            looking.add_done_callback(self._looked)
         launch = replace(self.launch, compiler=_COMPILER.search(text) is not None)
         worker = ForkWorker(launch) if launch.forks else SpawnWorker(launch)
         try:
@@ -266,6 +267,10 @@ class Pool:
         self._worker, self._failures, self._reason = worker, 0, ""
         self.started_workers += 1
         return worker
+
+    def _looked(self, looking: asyncio.Future[Installed]) -> None:
+        if not looking.cancelled():
+            self.installed = looking.result()
 
     async def _for_captures(self, base: ForkWorker) -> ForkWorker:
         """The zygote with torch's compiler, forked from the other one if necessary. Its import continues if the job
