@@ -2,9 +2,8 @@
 
 A record is reused if the file, every file that it imported, read or looked for, the environment variables that it
 read, the tests that may construct and call its models, the project's configuration, the interpreter with its packages,
-and FX Lens itself are unchanged. Records after a
-process's death, a failed import or a missing torch are not kept. Records are JSON; nothing read from here is ever
-executed.
+and FX Lens itself are unchanged. Records after a process's death, a failed import or a missing torch are not kept, nor
+are those of code that writes what it reads. Records are JSON; nothing read from here is ever executed.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from fxlens.sources import from_tests
 from fxlens.sources.files import (
     changed_since,
     is_only_names,
-    kind_of,
     names_in,
     read_bytes,
+    seen_at,
     without_content,
     write_whole,
 )
@@ -198,7 +197,7 @@ def _is_package(entry: os.DirEntry[str]) -> bool:
 def content_of(path: str) -> str | None:
     """A digest of a file's bytes, or what stands for one `without_content`; None if it cannot be read."""
     if without_content(path):
-        return names_in(path) if is_only_names(path) else kind_of(path)
+        return seen_at(path)
     try:
         return hashlib.sha256(read_bytes(path)).hexdigest()
     except OSError:

@@ -74,7 +74,8 @@ def work(job: Job) -> None:
                 try:
                     _judge(job, namespace, target, model, wanted)
                 except SystemExit as error:
-                    os._exit(error.code if isinstance(error.code, int) else 1)  # as it would, so that it is told
+                    # As it would, so that it is told.
+                    os._exit(0 if error.code is None else error.code if isinstance(error.code, int) else 1)
     job.send("end", third_party=user_file.imported_files(known)[1])
 
 

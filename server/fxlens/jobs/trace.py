@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from fxlens import record
 from fxlens.host.failures import explain
@@ -96,8 +96,7 @@ def _opened(job: Job, replaced: user_file.Replaced) -> tuple[reading.Reading, Mo
         if not targets.may_have_models(tree, job.text) and not job.config_targets:
             job.send("diagnosed")
             timings = {"import": 0.0, "diagnosed": 0.0, "total": 0.0}
-            nothing: Any = {"files": [], "looked_at": {}, "written": [], "asked": [], "variables": []}
-            job.send("end", **nothing, third_party=[], timings=timings)
+            job.send("end", **{**_NO_END, "timings": timings})
             return None
         read = reading.whole(job, tree)
         job.step("import")
@@ -312,6 +311,11 @@ class _End(TypedDict):
     timings: dict[str, float]
 
 
+_NO_END: _End = {
+    "files": [], "looked_at": {}, "written": [], "asked": [], "variables": [], "third_party": [], "timings": {},
+}  # fmt: skip
+
+
 class _Gathered:
     """Collects the events of one or more processes about a file."""
 
@@ -321,10 +325,7 @@ class _Gathered:
         self.findings: list[Finding] = []
         self._complete: set[str] = set()
         self._graphs: dict[str, Graph] = {}
-        self._end: _End = {
-            "files": [], "looked_at": {}, "written": [], "asked": [], "variables": [], "third_party": [],
-            "timings": {},
-        }  # fmt: skip
+        self._end = _NO_END
         self._output = ""
         self._failure: str | None = None
 
@@ -346,11 +347,7 @@ class _Gathered:
         elif kind == "findings":
             self.findings += [each for each in event["findings"] if each not in self.findings]
         elif kind == "end":
-            self._end = {
-                "files": event["files"], "looked_at": event["looked_at"], "written": event["written"],
-                "asked": event["asked"],
-                "variables": event["variables"], "third_party": event["third_party"], "timings": event["timings"],
-            }  # fmt: skip
+            self._end = cast(_End, {name: event[name] for name in _NO_END})
         elif kind == "failed":
             self.findings.append(self._failed(event["message"], event.get("line")))
             self._failure = event["detail"]

@@ -36,6 +36,7 @@ __all__ = [
     "read_shown",
     "read_source",
     "read_text",
+    "seen_at",
     "state_of",
     "without_content",
     "write_source",
@@ -370,6 +371,11 @@ def without_content(path: str) -> bool:
     return path.endswith((os.sep, _THERE))
 
 
+def seen_at(path: str) -> str | None:
+    """The state of a path `without_content`; None if nothing is there."""
+    return names_in(path) if is_only_names(path) else kind_of(path)
+
+
 def kind_of(path: str) -> str | None:
     """A state of `only_there`, also of the path itself: ``file`` or ``folder``, of a link with what it names."""
     path = path.removesuffix(_THERE)
@@ -406,7 +412,7 @@ def names_in(path: str) -> str | None:
 def state_of(path: str) -> object:
     """A state that changes when a file is written, or a folder's entries change; None if it does not exist."""
     if without_content(path):
-        return names_in(path) if is_only_names(path) else kind_of(path)
+        return seen_at(path)
     try:
         found = os.stat(path)
     except OSError:

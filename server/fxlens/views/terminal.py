@@ -50,7 +50,7 @@ class Unwritten(OSError):
 
 
 class _Results:
-    """Standard output as it is, with errors that are told from those of other files."""
+    """Standard output as it is, except that an error in writing it is `Unwritten`: no other file has that."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

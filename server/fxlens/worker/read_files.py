@@ -78,11 +78,12 @@ class _Looking:
         paths = [*args[:2], *(kwargs[name] for name in ("path", "src", "dst") if name in kwargs)]
         paths = [each for each in paths if each is not None] or ["."]
         inside = not isinstance(paths[0], int) and kwargs.get("dir_fd") is None
-        # What makes a folder may be called by `made_folders`.
-        by_user = self._note is _note_changes or not _is_ours(sys._getframe(1))
-        if inside and by_user and not all(map(_is_outside, paths)):
+        if inside and not all(map(_is_outside, paths)) and self._is_of_user(sys._getframe(1)):
             self._note(*paths)
         return self._function(*args, **kwargs)
+
+    def _is_of_user(self, frame: Any) -> bool:
+        return self._note is _note_changes or not _is_ours(frame)  # `made_folders` makes them for the user's code
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -137,7 +138,7 @@ def note(roots: Iterable[str]) -> None:
             if function in able:
                 able.add(looking)
         if hasattr(accessor := getattr(sys.modules.get("pathlib"), "_NormalAccessor", None), name):
-            setattr(accessor, name, looking)  # of Python 3.10
+            _replace(accessor, name, looking)  # of Python 3.10
     for module, name in (("bz2", "_builtin_open"), ("lzma", "open"), ("tokenize", "_builtin_open")):
         if vars(sys.modules.get(module, io)).get(name) is _open:
             setattr(sys.modules[module], name, noting)

@@ -135,6 +135,7 @@ class Document:
     """Its last execution has changed what it looks at."""
     _at_rest: set[str] = field(default_factory=set)
     _once: set[str] = field(default_factory=set)
+    _by_state: set[str] = field(default_factory=set)
     _lines: tuple[str | None, list[str]] = (None, [])
     _files: tuple[Sequence[str] | None, frozenset[str]] = (None, frozenset())
     _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
@@ -169,10 +170,13 @@ class Document:
             path: (each, states[each] if each in states else files.state_of(each)) for path, each in looked.items()
         }
         # What it changes by itself would have it executed without end; once, since it may have been created just now.
-        moved = {path for path, (each, state) in self.looked.items() if files.state_of(each) != state}
+        seen = {path for path, (each, _) in self.looked.items() if each in states}
+        moved = {path for path in seen if self._is_another(path)}
         own = {*map(os.path.normpath, record["written"])}
         self._at_rest, self._unsteady = (moved | own if self._unsteady else set()), bool(moved or own)
         self._once = own - self._at_rest
+        # Of the others the state is known since now only: each event at them counts.
+        self._by_state = seen | self._at_rest
         self.reached = source_nodes.files(record)
 
     def depends_on(self, path: str) -> bool:
@@ -181,7 +185,7 @@ class Document:
             return False
         read = self.record["files"]
         if self._files[0] is not read:
-            named = {os.path.normpath(each) for each in read} - self.looked.keys() - self._at_rest
+            named = {os.path.normpath(each) for each in read} - self._by_state
             self._files = read, frozenset(spelled for each in named for spelled in (os.path.normcase(each), key(each)))
         wanted = {os.path.normcase(path), key(path)}
         at = os.path.normpath(path)
@@ -190,9 +194,9 @@ class Document:
         below = tuple(os.path.join(each, "") for each in wanted)
         if any(each.startswith(below) for each in self._files[1]):
             return True
-        if any(each.startswith(below) and self._is_another(each) for each in self.looked):
+        if any(each.startswith(below) and self._is_another(each) for each in self.looked.keys() - self._at_rest):
             return True
-        while not self._is_another(at):
+        while at in self._at_rest or not self._is_another(at):
             at, before = os.path.dirname(at), at
             if at == before:
                 return False
@@ -200,10 +204,8 @@ class Document:
 
     def _is_another(self, path: str) -> bool:
         """Whether it was looked at, and is another one now."""
-        if path not in self.looked or path in self._at_rest:
-            return False
-        each, state = self.looked[path]
-        return files.state_of(each) != state
+        each, state = self.looked.get(path, ("", None))
+        return each != "" and files.state_of(each) != state
 
     def is_on_disk(self) -> bool:
         """Whether the file on disk has its text."""

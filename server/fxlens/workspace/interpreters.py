@@ -40,22 +40,22 @@ class Interpreters:
 
     async def _watch(self, folder: str | None) -> None:
         pool, known, last = self._environment.pool(folder), None, None
-        while documents := self._documents(folder):
+        while self._documents(folder):
             await asyncio.sleep(_LOOK_SECONDS)
             if (now := self._environment.pool(folder)) is not pool:
                 pool, known, last = now, None, None
                 if pool.installed is None:  # the interpreter was created, and nothing has asked for it yet
-                    self._trace(documents)
+                    self._trace(folder)
             elif pool.installed is not None:
                 known = known or pool.installed.state
                 found = await asyncio.to_thread(pool.installed.look)
                 if found == last != known:  # a package that is being installed changes repeatedly
                     known = found
                     await pool.renew()
-                    self._trace(documents)
+                    self._trace(folder)
                 last = found
         del self._watched[folder]
 
-    def _trace(self, documents: Sequence[Document]) -> None:
-        for document in documents:
+    def _trace(self, folder: str | None) -> None:
+        for document in self._documents(folder):
             self._again(document)
