@@ -147,14 +147,21 @@ class Project:
     def targets_of(self, path: str) -> dict[str, str]:
         """The configured targets for classes of this file, by class name.  ``Net`` alone means the class in any
         file."""
-        found: dict[str, str] = {}
-        here = functools.cache(lambda file: is_named(file, self.root or "", path))
+        named = self._targets_by_file
+        found = dict(named.get("", {}))
+        for file, targets in named.items():
+            if file and self.root and is_named(file, self.root, path):
+                found |= targets
+        return found
+
+    @functools.cached_property
+    def _targets_by_file(self) -> dict[str, dict[str, str]]:
+        """By class name, for each file as it is written; "" for any file. A document asks several times for each
+        trace, and there may be thousands of targets."""
+        found: dict[str, dict[str, str]] = {}
         for name, text in self.targets.items():
             file, _, kind = name.rpartition("::")
-            if not file:
-                found.setdefault(kind, text)
-            elif self.root and here(file):
-                found[kind] = text
+            found.setdefault(file, {})[kind] = text
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from typing import TypeAlias
@@ -49,9 +50,9 @@ class Knowledge:
         return known.merged(self.recorded_for(path), found)
 
     def recorded_for(self, path: str) -> dict[str, Known]:
-        """The entries of recorded runs, which need no index."""
+        """The entries of recorded runs, which need no index. While they are read again, those before."""
         stamp = self._stamp()
-        if self._examples[0] != stamp:
+        if self._examples[0] != stamp and (self._reading is None or self._reading.done()):
             self._examples = (stamp, self._parsed())
         return known.from_recorded(self._examples[1], self.folder, path)
 
@@ -66,7 +67,13 @@ class Knowledge:
         await asyncio.shield(self._reading)  # an edit cancels the waiting task
 
     async def _read(self, stamp: _Stamp) -> None:
-        self._examples = (stamp, await asyncio.to_thread(self._parsed))
+        # The collector would go through everything that is parsed, again and again, while all other threads wait.
+        gc.disable()
+        try:
+            self._examples = (stamp, await asyncio.to_thread(self._parsed))
+        finally:
+            gc.freeze()
+            gc.enable()
 
     def update(self, path: str, text: str | None) -> None:
         """Handle a change of a file in the editor, or on disk (``text`` is None)."""

@@ -36,7 +36,10 @@ class Environment:
         """When these last changed, by the monotonic clock."""
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
-        self._projects: dict[str, Project] = {}
+        self._projects: dict[str, tuple[str | None, Project]] = {}
+        """By the folder of a file: the workspace's folder for it, and the configuration."""
+        self._former: dict[str, tuple[str | None, Project]] = {}
+        """Those that are being read again."""
         self._logged: set[str] = set()  # problems of configurations
         self._reading: dict[str, asyncio.Task[None]] = {}
         self._closed = False
@@ -57,37 +60,48 @@ class Environment:
 
     def project(self, folder: str | None, path: str) -> Project:
         """The configuration for a file: the nearest one above it within its folder, or next to it if it is in no
-        folder."""
+        folder. While it is read again, the one before."""
         here = os.path.dirname(path)
+        if here in self._reading and here in self._former:
+            return self._former[here][1]
         if here not in self._projects:
-            self._keep(here, Project.read(here, self.configuration, _top(folder, here)))
-        return self._projects[here]
+            self._keep(here, folder, Project.read(here, self.configuration, _top(folder, here)))
+        return self._projects[here][1]
 
     async def read_project(self, folder: str | None, path: str) -> None:
         """Reads configurations in a thread, so that `project` does not block the event loop."""
         here = os.path.dirname(path)
-        while here not in self._projects:
-            if here not in self._reading:
-                self._reading[here] = asyncio.get_running_loop().create_task(self._read_project(here, folder))
+        if here not in self._projects:
+            self._read(here, folder)
             await asyncio.shield(self._reading[here])  # an edit cancels the waiting task
 
+    def _read(self, here: str, folder: str | None) -> None:
+        if here not in self._reading:
+            self._reading[here] = asyncio.get_running_loop().create_task(self._read_project(here, folder))
+
     async def _read_project(self, here: str, folder: str | None) -> None:
-        projects = self._projects
         try:
-            project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
+            while here not in self._projects:
+                projects = self._projects
+                project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
+                if projects is self._projects:  # nothing has changed since
+                    self._keep(here, folder, project)
         finally:
             del self._reading[here]
-        if projects is self._projects:  # nothing has changed since
-            self._keep(here, project)
 
-    def _keep(self, here: str, project: Project) -> None:
-        self._projects.setdefault(here, project)
+    def _keep(self, here: str, folder: str | None, project: Project) -> None:
+        self._projects.setdefault(here, (folder, project))
+        self._former.pop(here, None)
         for problem in {*project.problems} - self._logged:
             self._logged.add(problem)
             log.warning("%s", problem)
 
     def forget_projects(self) -> None:
+        """Reads every known configuration again."""
+        self._former |= self._projects
         self._projects = {}
+        for here, (folder, _) in self._former.items():
+            self._read(here, folder)
 
     def configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""
