@@ -127,13 +127,14 @@ def test_what_is_for_compatibility_is_used_by_nobody():
 # Room of the server -> what it may import of the server; `(late)` only inside functions.
 SERVER_BELOW = {
     "record": (),
+    "not_judged": (),
     "answers": ("record", "sources"),
     "sources": ("record",),
-    "config": ("record", "rules", "sources", "ipc"),
+    "config": ("record", "not_judged", "rules", "sources", "ipc"),
     "index": ("sources",),
     "recording": ("sources", "ipc"),
     "ipc": (),
-    "overlays": ("record",),
+    "overlays": ("record", "not_judged"),
     "passes": ("record",),
     "syntax": ("record", "rules", "sources"),
     "rules": ("record",),
@@ -144,9 +145,12 @@ SERVER_BELOW = {
         "worker (late)",
     ),
     "worker": ("record", "sources", "ipc", "jobs", "recording.agent.describe"),
-    "workspace": ("record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax"),
+    "workspace": (
+        "record", "not_judged", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "syntax",
+    ),
     "checking": (
-        "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules", "syntax",
+        "record", "not_judged", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules",
+        "syntax",
     ),
     "mcp": ("record", "rules", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "config", "checking", "worker (late)"),

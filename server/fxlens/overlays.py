@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypedDict
 
+from .not_judged import NOT_RUN
 from .record import NO_GRAPH, Finding, Fix, Record, Related, Role, Severity, Target, Verdict
 
 
@@ -24,7 +25,6 @@ Numbered = tuple[int, Finding]
 """A finding, and its number in its record."""
 
 
-_NOT_RUN = ("FX301", "FX304", "FX305", "FX306", "FX307", "FX310")
 _GRADES: tuple[Severity, ...] = ("error", "warning", "info", "hint")
 
 
@@ -75,7 +75,7 @@ def findings(record: Record) -> list[Finding]:
 def limited(finding: Finding, limits: Mapping[str, Severity]) -> Finding:
     """The finding with the severity limited by its target, for every capture; ``limits`` by target name, the file's
     under an empty name."""
-    of_target = finding["target"] is not None or finding["code"] in _NOT_RUN
+    of_target = finding["target"] is not None or finding["code"] in NOT_RUN
     limit = limits.get(finding["target"] or "", "error") if of_target else "error"
     if limit == "error":
         return finding

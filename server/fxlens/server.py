@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .workspace.status import Status
 
 FEATURES = (
-    "lifecycle", "configuration", "documents", "notebooks", "diagnostics", "code_actions", "requests",
+    "lifecycle", "configuration", "documents", "watched_files", "notebooks", "diagnostics", "code_actions", "requests",
     "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
     "passes", "models", "agents",
 )  # fmt: skip

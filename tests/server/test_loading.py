@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from check_command import waits_for
 from fxlens.index.index import Index
-from lsp_client import Client
+from lsp_client import CAPABILITIES, Client
 
 MODEL = """\
 from torch import nn
@@ -288,3 +288,41 @@ def test_a_job_imports_nothing_that_others_import_too(shared: Client, folder: Pa
         (found,) = client.diagnostics(client.open(folder / "net_of_a_job.py", IMPORTED))
     assert "RuntimeError: net_of_a_job" in found["message"], found["message"]
     assert "RuntimeError: net_of_a_job " not in found["message"], found["message"]
+
+
+READING = """\
+from pathlib import Path
+
+from torch import nn
+
+SIZE = len(Path(__file__).with_name("{name}").read_text())
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x / len(x) if SIZE > 3 else x
+"""
+WATCHING = {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}}
+
+
+def test_the_client_watches_whatever_the_code_reads(tmp_path: Path, warm: None):
+    with Client(tmp_path, capabilities={**CAPABILITIES, "workspace": WATCHING}) as client:
+        for number, name in enumerate(["net.dims", "VERSION", ".secret", "wide[2].layers"]):
+            (read := tmp_path / name).write_text("abc")
+            uri = client.open(tmp_path / f"net{number}.py", READING.replace("{name}", name))
+            wait_for(client, uri, [])
+            while read not in watched(client, tmp_path):
+                client.request("fxlens/status", {})
+            read.write_text("abcd")
+            told(client, read, 2)
+            wait_for(client, uri, ["FX120"])
+        (tmp_path / "other.dims2").touch()
+        assert tmp_path / "other.dims2" not in watched(client, tmp_path)
+
+
+def watched(client: Client, folder: Path) -> set[Path]:
+    """The files whose changes of content the client is to tell."""
+    asked = [each["params"] for each in client.asked_for if each["method"] == "client/registerCapability"]
+    options = [each["registerOptions"] for every in asked for each in every["registrations"]]
+    watchers = [each for every in options for each in every.get("watchers", ()) if each.get("kind", 7) & 2]
+    return {path for each in watchers for path in folder.glob(each["globPattern"])}

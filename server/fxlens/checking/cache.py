@@ -19,6 +19,7 @@ from typing import Any
 from fxlens.host.installed import packages_of, roots_of
 from fxlens.host.launch import PACKAGE, fxlib_folder
 from fxlens.ipc.request import Request
+from fxlens.not_judged import PASSING
 from fxlens.overlays import groups
 from fxlens.record import ALL_VARIABLES, Record
 from fxlens.sources import from_tests
@@ -33,7 +34,6 @@ from fxlens.sources.files import (
 )
 from fxlens.sources.paths import cache_folder
 
-_PASSING = {"FX301", "FX304", "FX305", "FX306", "FX307", "FX309"}
 _MOST_FILES = 5000
 _OF_SHELLS = ("_", "OLDPWD", "SHLVL")
 
@@ -97,7 +97,7 @@ class Cache:
         """Keeps the record of a check that ``began`` then; a cache that cannot be written is not an error."""
         if record["written"]:
             return  # its next execution may read what this one has written
-        if record["failure"] or any(found["code"] in _PASSING for (_, found), *_ in groups(record)):
+        if record["failure"] or any(found["code"] in PASSING for (_, found), *_ in groups(record)):
             return
         looked_at = record["looked_at"]
         read = [path for path in record["files"] if path not in looked_at]

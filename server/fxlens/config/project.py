@@ -25,6 +25,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,7 @@ else:
     import tomli as tomllib
 
 from fxlens.ipc.request import Tracer
-from fxlens.sources.files import read_bytes
+from fxlens.sources.files import began_now, changed_since, read_bytes, state_of
 from fxlens.sources.paths import is_named, is_within, key
 from fxlens.sources.roles import SCOPES
 
@@ -50,6 +51,9 @@ _NAMES = ("fxlens.toml", "pyproject.toml")
 _KEYS = (
     "select", "ignore", "severity", "leaf-modules", "tracer", "tracer-arguments", "captures", "targets", "scope",
 )  # fmt: skip
+_one_reads = threading.Lock()
+_read: dict[str, tuple[object, Project | None]] = {}
+"""The configurations in files, with the states of these."""
 
 
 def is_configuration(path: str) -> bool:
@@ -87,19 +91,33 @@ class Project:
             ours = ours and (top is not None or is_within(at, _present()) or _is_ours(at))
             for name in _NAMES:
                 path = os.path.join(at, name)
-                table, problem = _table(path, opened(path))
-                if not ours:
-                    if table is None:
-                        continue
+                if (found := cls._in(path, opened(path))) is not None and not ours:
                     return cls(problems=(f"{path}: not used, since another user owns it or its folder; {_OWN}",))
-                if problem:
-                    return cls(root=at, problems=(f"{path}: {problem}",))
-                if table is not None:
-                    return cls._from(at, path, table)
+                if found is not None:
+                    return found
             parent = os.path.dirname(at)
             if parent == at or (top is not None and key(at) == key(top)):
                 return cls()
             at = parent
+
+    @classmethod
+    def _in(cls, path: str, opened: str | None) -> Project | None:
+        """The configuration in a file, which is read once for all folders below; None if it has none."""
+        state = state_of(path) if opened is None else opened
+        if state is None:
+            return None
+        with _one_reads:
+            if (before := _read.get(path)) is not None and before[0] == state:
+                return before[1]
+            table, problem = _table(path, opened)
+            root, found = os.path.dirname(path), None
+            if problem:
+                found = cls(root=root, problems=(f"{path}: {problem}",))
+            elif table is not None:
+                found = cls._from(root, path, table)
+            if opened is not None or not changed_since(path, began_now()):
+                _read[path] = state, found
+            return found
 
     @classmethod
     def _from(cls, root: str, path: str, table: dict[str, Any]) -> Project:

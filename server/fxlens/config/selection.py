@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from fxlens.not_judged import NOT_JUDGED
 from fxlens.record import Finding, Severity
 from fxlens.sources import targets
 
 from .settings import SEVERITIES
-
-_NOT_JUDGED = ("FX199", "FX301", "FX304", "FX305", "FX306", "FX307", "FX308", "FX309", "FX310")
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Selection:
 
     def shows(self, code: str) -> bool:
         chosen = _longest(code, self.select or ("",))
-        if chosen is None and code in _NOT_JUDGED:
+        if chosen is None and code in NOT_JUDGED:
             chosen = 0
         ignored = _longest(code, self.ignore)
         if chosen is None:

@@ -10,20 +10,20 @@ from lsprotocol import types
 
 from fxlens.config.settings import Settings, from_client
 
+from . import watched_files
 from .folders import folders, regroup, roots
+from .watched_files import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
 
 log = logging.getLogger(__name__)
 
-_ANSWER_SECONDS = 5.0
-
 
 def register(server: FxLensServer) -> None:
     @server.feature(types.INITIALIZED)
     async def initialized(ls: FxLensServer, params: types.InitializedParams) -> None:
-        await _watch_files(ls)
+        await watched_files.watch(ls)
         await _open_configurations(ls)
         await load(ls, None)
         for folder in roots(ls):
@@ -53,7 +53,7 @@ async def load(ls: FxLensServer, pushed: Any) -> None:
         items = [types.ConfigurationItem(section="fxlens", scope_uri=_uri(root) if root else None) for root in roots]
         try:
             answer = ls.workspace_configuration_async(types.ConfigurationParams(items=items))
-            given = list(await asyncio.wait_for(answer, _ANSWER_SECONDS))
+            given = list(await asyncio.wait_for(answer, ANSWER_SECONDS))
             if len(given) != len(roots):
                 raise ValueError(f"{len(given)} sections in place of {len(roots)}")
             values = given
@@ -93,30 +93,9 @@ async def _open_configurations(ls: FxLensServer) -> None:
     ]
     try:
         registering = ls.client_register_capability_async(types.RegistrationParams(registrations=registrations))
-        await asyncio.wait_for(registering, _ANSWER_SECONDS)
+        await asyncio.wait_for(registering, ANSWER_SECONDS)
     except Exception as error:
         log.warning("the client does not give the text of configurations: %s", error)
-
-
-async def _watch_files(ls: FxLensServer) -> None:
-    workspace = ls.client_capabilities.workspace
-    watched = workspace.did_change_watched_files if workspace else None
-    if not (watched and watched.dynamic_registration):
-        return
-    patterns = ("**/*.{py,ipynb,yaml,yml,json,toml,ini,cfg,conf,env,txt,csv,tsv,xml}",)
-    # For a deleted or moved folder, VS Code reports only the folder itself.
-    folders = types.FileSystemWatcher(glob_pattern="**/*", kind=types.WatchKind.Create | types.WatchKind.Delete)
-    options = types.DidChangeWatchedFilesRegistrationOptions(
-        watchers=[*(types.FileSystemWatcher(glob_pattern=pattern) for pattern in patterns), folders]
-    )
-    registration = types.Registration(
-        id="fxlens-files", method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES, register_options=options
-    )
-    try:
-        registering = ls.client_register_capability_async(types.RegistrationParams(registrations=[registration]))
-        await asyncio.wait_for(registering, _ANSWER_SECONDS)
-    except Exception as error:
-        log.warning("the client does not watch files: %s", error)
 
 
 def _uri(path: str) -> str:

@@ -4,10 +4,8 @@ a hint)."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
-import time
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -19,10 +17,6 @@ from .folders import folder_of, path_of
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
-
-_READ = (".py", ".ipynb", ".md", ".yaml", ".yml", ".json", ".toml")
-_AT_ONCE = 0.02
-"""Seconds of work on file changes before requests get a turn."""
 
 
 def register(server: FxLensServer) -> None:
@@ -67,29 +61,6 @@ def register(server: FxLensServer) -> None:
         path = path_of(params.text_document.uri)
         if path is not None and is_configuration(path):
             ls.session.configuration_opened(path, None)
-
-    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    async def on_disk(ls: FxLensServer, params: types.DidChangeWatchedFilesParams) -> None:
-        began = time.monotonic()
-        for change in params.changes:
-            if time.monotonic() - began > _AT_ONCE:  # another branch was checked out
-                await asyncio.sleep(0)
-                began = time.monotonic()
-            path = path_of(change.uri)
-            if path is None or not _counts(path):
-                if path is not None and ls.session.is_read(path):
-                    ls.session.read_file_changed(path)
-                continue
-            if ls.session.document_at(path) is not None:
-                ls.session.open_file_changed(path)
-            elif ls.session.opened_configuration(path) is None:
-                ls.session.changed_on_disk(path)
-
-
-def _counts(path: str) -> bool:
-    """Whether a change on disk may concern a file that we read, or a folder (perhaps deleted) with such files."""
-    suffix = os.path.splitext(path)[1]
-    return suffix in _READ or not suffix or os.path.isdir(path)
 
 
 def say_if_only_read(ls: FxLensServer, uri: str) -> None:

@@ -389,8 +389,8 @@ def kind_of(path: str) -> str | None:
 
 
 def names_in(path: str) -> str | None:
-    """A state of `only_names`: None if it does not exist. Hidden files and backups, which editors make, do not count;
-    nor do the names in a folder of very many, which is data."""
+    """A state of `only_names`, which says what are folders; None if it does not exist. Hidden files and backups, which
+    editors make, do not count; nor do the names in a folder of very many, which is data."""
     try:
         time_of = os.stat(path.rstrip(os.sep) or path).st_mtime_ns
     except OSError:
@@ -399,7 +399,9 @@ def names_in(path: str) -> str | None:
     if before is not None and before[0] == time_of:
         return before[1]
     try:
-        names = sorted(name for name in os.listdir(path) if not name.startswith(_UNSEEN) and not name.endswith(_MADE))
+        with os.scandir(path) as found:
+            seen = [each for each in found if not each.name.startswith(_UNSEEN) and not each.name.endswith(_MADE)]
+            names = sorted(each.name + os.sep * each.is_dir(follow_symlinks=False) for each in seen)
     except OSError:
         names = []
     state = hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()

@@ -14,6 +14,7 @@ from typing import Any
 
 from fxlens.jobs.fix_all import Fixed
 from fxlens.jobs.names import Names
+from fxlens.not_judged import ENDED
 from fxlens.overlays import Captured, Part, with_parts
 from fxlens.record import Finding, Record, Untaken
 from fxlens.sources import files, positions
@@ -23,7 +24,6 @@ from fxlens.sources.parsing import without_magics
 from fxlens.sources.paths import key
 from fxlens.views import source_nodes
 
-FATAL = {"FX304", "FX305", "FX306", "FX307"}
 _MAX_CRASHES = 3
 _MOST_CAPTURED = 40
 _CLASS = re.compile(r"(\s*)class\s+(\w+)")
@@ -125,8 +125,9 @@ class Document:
     """The workspace's knowledge of its classes; None before the first query."""
     parts: Mapping[str, Part] = field(default_factory=dict)
     """The part of each of its classes, as shown."""
-    changed_meanwhile: set[str] = field(default_factory=set)
-    """Other files that changed during its trace; whether they matter is known only from the record."""
+    changed_meanwhile: dict[str, bool] = field(default_factory=dict)
+    """Other files that changed during its trace, or may have (False); whether they matter is known only from the
+    record."""
     crashes: dict[str, int] = field(default_factory=dict)
     counted_version: int | None = None
     looked: dict[str, tuple[str, object]] = field(default_factory=dict)
@@ -348,7 +349,7 @@ class Document:
 
     def count_crash(self, found: list[Finding], digest: str) -> None:
         """Counts, once for each version, how often this text has crashed its process."""
-        if self.counted_version != self.version and any(each["code"] in FATAL for each in found):
+        if self.counted_version != self.version and any(each["code"] in ENDED for each in found):
             self.counted_version = self.version
             self.crashes = {digest: self.crashes.get(digest, 0) + 1}
 
@@ -377,7 +378,7 @@ def _syntax() -> Any:
 def said_left_alone(finding: Finding) -> Finding:
     """A fatal finding that says that the text is not tried again."""
     note = f" {_MAX_CRASHES} processes ended while tracing this text, so it is not traced again until you edit it."
-    if finding["code"] not in FATAL or finding["message"].endswith(note):
+    if finding["code"] not in ENDED or finding["message"].endswith(note):
         return finding
     return {**finding, "message": finding["message"] + note}
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from fxlens.jobs import captures as captures_job
 from fxlens.jobs import compare, lowering_hints, trace, verify
+from fxlens.not_judged import ENDED
 from fxlens.overlays import (
     Captured,
     Part,
@@ -35,7 +36,7 @@ from fxlens.sources.notebook import module_path
 from fxlens.sources.paths import key
 from fxlens.views.coverage import unjudged
 
-from .document import FATAL, Document, Moment, is_library, read, said_left_alone
+from .document import Document, Moment, is_library, read, said_left_alone
 from .interpreters import Interpreters
 from .open_files import OpenFiles
 from .status import StatusReport
@@ -101,7 +102,7 @@ class Refreshing:
             if self._concerns(path, other):
                 self.schedule(other, delay)
             elif other.task is not None and not other.task.done():
-                other.changed_meanwhile.add(path)
+                other.changed_meanwhile[path] = not if_changed or other.changed_meanwhile.get(path, False)
 
     def _concerns(self, path: str, document: Document) -> bool:
         """Whether a change of this file, or of any in this folder, makes the record of a document out of date."""
@@ -239,8 +240,12 @@ class Refreshing:
             if document.record is None:
                 self._judged(document)
             # Files that changed since may have been read before the change.
-            if any(self._concerns(path, document) for path in document.changed_meanwhile):
-                self.schedule(document, 0.0)
+            began = document.record_began
+            for path, certain in document.changed_meanwhile.items():
+                changed = certain or began is None or changed_since(path, began.of_files)
+                if changed and self._concerns(path, document):
+                    self.schedule(document, 0.0)
+                    break
             return
         self.show(document, [])
         if document.record is not None:
@@ -395,7 +400,7 @@ class Refreshing:
             self.show(document, [*found, *traced, *document.read_only()])
             return
         document.count_crash(found, digest)
-        unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *FATAL})
+        unusable = not record["targets"] and bool(codes & {"FX185", "FX301", "FX306", "FX309", *ENDED})
         if unusable:
             found += [each for each in document.without_running() if each["code"] not in codes]
         # Without an interpreter, none of the shown results is valid any more.
