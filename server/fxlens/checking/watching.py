@@ -97,7 +97,8 @@ def _looked_at(results: Iterable[Checked]) -> State:
 
 
 def _state(paths: Iterable[str]) -> State:
-    """Time and size of the existing files, and the names in folders that were listed."""
+    """Time, size and number of the existing files, and the names in folders that were listed. Not the time of the last
+    change of any kind: that of a permission, perhaps by the code itself, means nothing."""
     found: State = {}
     for path in paths:
         if without_content(path):
@@ -108,5 +109,5 @@ def _state(paths: Iterable[str]) -> State:
             state = os.stat(path)
         except OSError:
             continue
-        found[path] = (state.st_mtime_ns, state.st_size)
+        found[path] = (state.st_mtime_ns, state.st_size, state.st_ino)
     return found
