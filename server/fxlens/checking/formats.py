@@ -196,6 +196,8 @@ def _text_finding(console: Any, file: Checked, finding: Finding, assumed: set[st
                 continue
             assumed.add(related["message"])
         where = related["span"]
+        if related["kind"] == "call" and where == span:
+            continue  # the problem is within a package, and shown where that is called
         at = f" ({_related_place(file, where)})" if where and where != span else ""
         console.print(f"      = {printable(related['message'])}{at}", style="dim")
     for fix in best_fixes(finding):
