@@ -296,10 +296,18 @@ LOOKING = [
         ("import importlib.util\nTHERE = importlib.util.find_spec('fast') is not None", "", "src/fast.py"),
         ("import importlib.util\nTHERE = importlib.util.find_spec('fast') is not None", "", "fast.so"),
         ("import glob\nTHERE = len(glob.glob('conf/*.yaml')) > 1", "conf/a.yaml", "conf/b.yaml"),
+        ("import os\nTHERE = any(each.is_dir() for each in os.scandir('conf'))", "conf/a", "conf/a/b"),
         ("import kit\nTHERE = kit.THERE", "kit.py", "kit/__init__.py"),
         *((f"import os, pathlib\nTHERE = {look}", "", "weights/best.pt") for look in LOOKING),
     ],
-    ids=["a folder that was not there", "compiled", "listed", "a package beside the module", *LOOKING],
+    ids=[
+        "a folder that was not there",
+        "compiled",
+        "listed",
+        "a file that becomes a folder",
+        "a package beside the module",
+        *LOOKING,
+    ],
 )
 def test_names_that_come_count(tmp_path: Path, line: str, there: str, comes: str):
     model = "class Net(nn.Module):\n    def forward(self, x):\n        return x * (len(x) if THERE else 2)\n"
@@ -313,6 +321,8 @@ def test_names_that_come_count(tmp_path: Path, line: str, there: str, comes: str
         return [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]]
 
     assert codes() == []
+    if (tmp_path / comes).parent.is_file():
+        (tmp_path / there).unlink()
     (tmp_path / comes).parent.mkdir(exist_ok=True)
     (tmp_path / comes).write_text("THERE = True\n")
     assert codes() == ["FX120"]
