@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import os
 import re
@@ -30,6 +31,9 @@ _CLASS = re.compile(r"(\s*)class\s+(\w+)")
 _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _MODULES = (".py", ".so", ".pyd")
+_OFTEN = 3
+_PATIENCE = 5.0  # seconds
+_MOST_BYTES = 1 << 20
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
 
@@ -137,6 +141,14 @@ class Document:
     _at_rest: set[str] = field(default_factory=set)
     _once: set[str] = field(default_factory=set)
     _by_state: set[str] = field(default_factory=set)
+    _moved: dict[str, int] = field(default_factory=dict)
+    """At how many executions in a row these files that it reads have changed: it writes them itself, by torch.save."""
+    _patience: float = _PATIENCE
+    _kept_at: float = 0.0
+    _told: set[str] = field(default_factory=set)
+    """Files whose change has been told."""
+    _contents: dict[str, str | None] = field(default_factory=dict)
+    """Digests of these, if they have not changed during the last execution."""
     _lines: tuple[str | None, list[str]] = (None, [])
     _files: tuple[Sequence[str] | None, frozenset[str]] = (None, frozenset())
     _class_here: tuple[int | None, str | None, str | None] = (None, None, None)
@@ -159,6 +171,7 @@ class Document:
         edited = positions.first_difference(self.text, new)
         self.text, self.version, self.saved, self.saved_by_user = new, version, False, False
         self.edited = time.monotonic()
+        self._patience = _PATIENCE / 2
         return edited
 
     def keep(self, record: Record, text: str, version: int | None, began: Moment) -> None:
@@ -178,11 +191,15 @@ class Document:
         self._once = own - self._at_rest
         # Of the others the state is known since now only: each event at them counts.
         self._by_state = seen | self._at_rest
+        data = {os.path.normpath(each) for each in record["files"] if _is_data(each)}
+        self._moved = {path: self._moved.get(path, 0) + 1 for path in data if files.changed_since(path, began.of_files)}
+        self._contents = {path: _content(path) for path in self._told & data - self._moved.keys()}
+        self._kept_at, self._patience = time.monotonic(), 2 * self._patience
         self.reached = source_nodes.files(record)
 
     def depends_on(self, path: str) -> bool:
         """Whether the record depends on this file, on one in this folder, or on its being there."""
-        if self.record is None:
+        if self.record is None or self._is_same(os.path.normpath(path)):
             return False
         read = self.record["files"]
         if self._files[0] is not read:
@@ -202,6 +219,16 @@ class Document:
             if at == before:
                 return False
         return True
+
+    def _is_same(self, path: str) -> bool:
+        """Whether a change of a file that is no source says nothing: its content is the same, or its code changes it at
+        each execution and has just been executed. How long that counts doubles each time, so that it comes to an end
+        whatever else executes it."""
+        if self._moved.get(path, 0) >= _OFTEN and time.monotonic() < self._kept_at + self._patience:
+            return True
+        if _is_data(path):
+            self._told.add(path)
+        return path in self._contents and self._contents[path] == _content(path)
 
     def _is_another(self, path: str) -> bool:
         """Whether it was looked at, and is another one now."""
@@ -393,3 +420,15 @@ def _without_mark(text: str) -> str:
     """The text for Python: a byte-order mark becomes a form feed, which Python skips, and IPython lines become
     comments. Columns are kept."""
     return without_magics(f"\x0c{text[1:]}" if text.startswith("\ufeff") else text)
+
+
+def _is_data(path: str) -> bool:
+    return not files.without_content(path) and not path.endswith(_MODULES)
+
+
+def _content(path: str) -> str | None:
+    """A digest of a file; None if there is none, or only a large one."""
+    try:
+        return hashlib.sha256(files.read_bytes(path, _MOST_BYTES)).hexdigest()
+    except OSError:
+        return None

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from fxlens.config.project import Project
 from fxlens.config.selection import Selection
@@ -21,6 +21,9 @@ from fxlens.sources.files import read_text
 from fxlens.sources.paths import is_within, key
 
 log = logging.getLogger(__name__)
+
+_Place: TypeAlias = tuple[str | None, str]
+"""The workspace's folder of a file, and the folder that it is in."""
 
 
 class Environment:
@@ -36,12 +39,11 @@ class Environment:
         """When these last changed, by the monotonic clock."""
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
-        self._projects: dict[str, tuple[str | None, Project]] = {}
-        """By the folder of a file: the workspace's folder for it, and the configuration."""
-        self._former: dict[str, tuple[str | None, Project]] = {}
+        self._projects: dict[_Place, Project] = {}
+        self._former: dict[_Place, Project] = {}
         """Those that are being read again."""
         self._logged: set[str] = set()  # problems of configurations
-        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._reading: dict[_Place, asyncio.Task[None]] = {}
         self._closed = False
 
     def settings(self, folder: str | None) -> Settings:
@@ -61,37 +63,41 @@ class Environment:
     def project(self, folder: str | None, path: str) -> Project:
         """The configuration for a file: the nearest one above it within its folder, or next to it if it is in no
         folder. While it is read again, the one before."""
-        here = os.path.dirname(path)
-        if here in self._reading and here in self._former:
-            return self._former[here][1]
-        if here not in self._projects:
-            self._keep(here, folder, Project.read(here, self.configuration, _top(folder, here)))
-        return self._projects[here][1]
+        place = folder, os.path.dirname(path)
+        if place in self._reading and place in self._former:
+            return self._former[place]
+        if place not in self._projects:
+            self._keep(place, self._read_now(place))
+        return self._projects[place]
 
     async def read_project(self, folder: str | None, path: str) -> None:
         """Reads configurations in a thread, so that `project` does not block the event loop."""
-        here = os.path.dirname(path)
-        if here not in self._projects:
-            self._read(here, folder)
-            await asyncio.shield(self._reading[here])  # an edit cancels the waiting task
+        place = folder, os.path.dirname(path)
+        if place not in self._projects:
+            self._read(place)
+            await asyncio.shield(self._reading[place])  # an edit cancels the waiting task
 
-    def _read(self, here: str, folder: str | None) -> None:
-        if here not in self._reading:
-            self._reading[here] = asyncio.get_running_loop().create_task(self._read_project(here, folder))
+    def _read(self, place: _Place) -> None:
+        if place not in self._reading:
+            self._reading[place] = asyncio.get_running_loop().create_task(self._read_project(place))
 
-    async def _read_project(self, here: str, folder: str | None) -> None:
+    async def _read_project(self, place: _Place) -> None:
         try:
-            while here not in self._projects:
+            while place not in self._projects:
                 projects = self._projects
-                project = await asyncio.to_thread(Project.read, here, self.configuration, _top(folder, here))
+                project = await asyncio.to_thread(self._read_now, place)
                 if projects is self._projects:  # nothing has changed since
-                    self._keep(here, folder, project)
+                    self._keep(place, project)
         finally:
-            del self._reading[here]
+            del self._reading[place]
 
-    def _keep(self, here: str, folder: str | None, project: Project) -> None:
-        self._projects.setdefault(here, (folder, project))
-        self._former.pop(here, None)
+    def _read_now(self, place: _Place) -> Project:
+        folder, here = place
+        return Project.read(here, self.configuration, _top(folder, here))
+
+    def _keep(self, place: _Place, project: Project) -> None:
+        self._projects.setdefault(place, project)
+        self._former.pop(place, None)
         for problem in {*project.problems} - self._logged:
             self._logged.add(problem)
             log.warning("%s", problem)
@@ -100,8 +106,8 @@ class Environment:
         """Reads every known configuration again."""
         self._former |= self._projects
         self._projects = {}
-        for here, (folder, _) in self._former.items():
-            self._read(here, folder)
+        for place in self._former:
+            self._read(place)
 
     def configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""
