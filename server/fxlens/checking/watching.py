@@ -17,6 +17,11 @@ from .checker import Checked, Options, Surroundings, check_files
 _SECONDS = 0.3
 _REST = 4
 """How much longer it waits than it takes to look at many files."""
+_OFTEN = 5
+"""Rounds in a row during which a file has changed: then the code itself changes it, and not a user."""
+_PATIENCE = 5.0
+"""Seconds after a round during which such a change does not count; twice as many each time, so that it ends."""
+_SOURCES = (".py", ".ipynb", ".toml")
 _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
 State = dict[str, object]
 
@@ -33,7 +38,9 @@ async def rounds(
     pool = Pool(options.launch, options.jobs)
     around = Surroundings()
     known: set[str] = set()
-    unsteady = False
+    written: set[str] = set()
+    patience = _PATIENCE
+    moved: dict[str, int] = {}  # in how many rounds, one after the other
     installed = environment_of(options.launch.python)
     took = 0.0
     try:
@@ -48,28 +55,36 @@ async def rounds(
             fresh = replace(options, cache=Cache(options.launch.python, installed=installed) if options.cache else None)
             results = [result async for result in check_files(pool, paths, fresh, around)]
             read = {path for result in results for path in result.record["files"]}
+            own = {path for result in results for path in result.record["written"]}
             looked_at = _looked_at(results)
-            watched += read
             new = read - before.keys()
             before.update({**_state(new), **looked_at})
-            now = _state([*before, *read])
-            own = {path for result in results for path in result.record["written"]}
-            own |= {path for path, state in looked_at.items() if now.get(path) != state}
-            # What the code changes at each execution would have it checked without end.
-            at_rest, unsteady = (own if unsteady else set()), bool(own)
-            known = read
-            yield results
+            watched += [*read, *own]
+            now = _state([*before, *own])
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.
-            imported = (new & before.keys()) - looked_at.keys() - at_rest
-            changed = {path for path in imported if changed_since(path, began)}
+            saved = {path for path in (new & before.keys()) - looked_at.keys() if changed_since(path, began)}
+            changed = saved | {path for path in before if now.get(path) != before[path]}
+            moved = {path: moved.get(path, 0) + 1 for path in changed}
+            # What the code changes at each execution would have it checked without end. Once counts, since other code
+            # may have looked before.
+            again, written = own & written, own
+            often = {path for path, times in moved.items() if times >= _OFTEN and not path.endswith(_SOURCES)}
+            resting = {path for path in [*before, *own] if path in often or os.path.abspath(path) in again}
+            patience = 2 * patience if resting else _PATIENCE
+            changed -= resting
+            before.update({path: now.get(path) for path in {*resting, *(own - before.keys())}})
+            known = {*read, *own}
+            ended = time.monotonic()
+            yield results
             while not changed:
                 await asyncio.sleep(max(_SECONDS, _REST * took))
                 start = time.perf_counter()
                 now = _state([*files(), *watched])
                 took = time.perf_counter() - start
+                if time.monotonic() < ended + patience:  # processes that are made ahead execute the code, too
+                    before.update({path: now.get(path) for path in resting})
                 changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
-                changed = {path for path in changed if at_rest.isdisjoint((path, os.path.abspath(path)))}
             around.changed(changed)
     finally:
         await pool.close()

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
@@ -36,16 +36,20 @@ _AT_ONCE = 0.02
 
 def register(server: FxLensServer) -> None:
     names: set[str] = set()
+    seen: set[str] = set()
 
     def also_read(ls: FxLensServer, document: Document) -> None:
         record = document.record
         if record is None or not _may_register(ls):
             return
-        found = {os.path.basename(path) for path in record["files"] if not without_content(path)}
-        new = sorted(name for name in found - names if os.path.splitext(name)[1][1:] not in _WATCHED)
+        # Imports are looked for at many more places.
+        read = [each for each in record["files"] if not without_content(each) or each in record["looked_at"]]
+        new = {name for path in read for name in _special(os.path.normpath(path), document.folder or "", seen)} - names
         if new and len(names) + len(new) <= _MOST_NAMES:
             names.update(new)
-            task = asyncio.get_running_loop().create_task(_register(ls, f"fxlens-files-{len(names)}", _named(new)))
+            task = asyncio.get_running_loop().create_task(
+                _register(ls, f"fxlens-files-{len(names)}", _named(sorted(new)))
+            )
             ls.background.add(task)
             task.add_done_callback(ls.background.discard)
 
@@ -67,6 +71,19 @@ def register(server: FxLensServer) -> None:
                 ls.session.open_file_changed(path)
             elif ls.session.opened_configuration(path) is None:
                 ls.session.changed_on_disk(path)
+
+
+def _special(path: str, folder: str, seen: set[str]) -> Iterator[str]:
+    """The names below a folder whose changes are not told otherwise: that of a file with another ending, and those of
+    links on the way to it. A link that is made anew is one change, and no more a file that comes or goes."""
+    if os.path.splitext(path)[1][1:] not in _WATCHED:
+        yield os.path.basename(path)
+    inside = os.path.join(folder, "")
+    while path not in seen and path.startswith(inside):
+        seen.add(path)
+        if os.path.islink(path):
+            yield os.path.basename(path)
+        path = os.path.dirname(path)
 
 
 async def watch(ls: FxLensServer) -> None:

@@ -44,8 +44,7 @@ class Interpreters:
             await asyncio.sleep(_LOOK_SECONDS)
             if (now := self._environment.pool(folder)) is not pool:
                 pool, known, last = now, None, None
-                if pool.installed is None:  # the interpreter was created, and nothing has asked for it yet
-                    self._trace(folder)
+                self._trace(folder)  # the interpreter was created, or is back
             elif pool.installed is not None:
                 known = known or pool.installed.state
                 found = await asyncio.to_thread(pool.installed.look)

@@ -82,6 +82,7 @@ class Refreshing:
 
     def _again(self, document: Document) -> None:
         document.crashes.clear()
+        document.captured.clear()
         self.schedule(document, 0.0)
 
     def schedule(self, document: Document, delay: float) -> None:
@@ -518,8 +519,10 @@ class Refreshing:
         return [each["name"] for each in able if (each["name"], digest) not in document.captured]
 
     def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
-        """A digest of everything that the results depend on."""
+        """A digest of everything that the results depend on, but for what is installed (`_again`)."""
+        python = self._files.environment.launch(document.folder).python
         read = ((path, self._files.text_of(path)) for path in record["files"])
         # What is no text, such as a small array, counts by its time.
-        texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read), *captures]
+        texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read)]
+        texts += [*captures, python]
         return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
