@@ -28,10 +28,11 @@ _Place: TypeAlias = tuple[str | None, str]
 
 class Environment:
     """A folder is a path, or None for everything outside of the workspace.  ``is_open`` says of a path whether its file
-    is open in the editor."""
+    is open in the editor; ``reconfigured(folder, here)`` is called when the configuration for the files in
+    ``here`` has changed."""
 
-    def __init__(self, is_open: Callable[[str], bool]) -> None:
-        self._is_open = is_open
+    def __init__(self, is_open: Callable[[str], bool], reconfigured: Callable[[str | None, str], None]) -> None:
+        self._is_open, self._reconfigured = is_open, reconfigured
         self.pools: dict[Launch, Pool] = {}
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
@@ -97,7 +98,10 @@ class Environment:
 
     def _keep(self, place: _Place, project: Project) -> None:
         self._projects.setdefault(place, project)
-        self._former.pop(place, None)
+        former = self._former.pop(place, None)
+        # Fixes may extend it, so that its text counts, too.
+        if former is not None and former is not project and (former.root or project.root):
+            self._reconfigured(*place)
         for problem in {*project.problems} - self._logged:
             self._logged.add(problem)
             log.warning("%s", problem)

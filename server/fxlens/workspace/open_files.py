@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fxlens.config.selection import apply
 from fxlens.config.settings import USUAL_CAPTURES, Settings
@@ -23,11 +23,12 @@ from .environment import Environment
 
 
 class OpenFiles:
-    """The documents by their addresses, the environment of their folders, and whether their code may run."""
+    """The documents by their addresses, the environment of their folders, and whether their code may run.
+    ``reconfigured`` is that of `Environment`."""
 
-    def __init__(self) -> None:
+    def __init__(self, reconfigured: Callable[[str | None, str], None]) -> None:
         self.documents: dict[str, Document] = {}
-        self.environment = Environment(lambda path: self.at(path) is not None)
+        self.environment = Environment(lambda path: self.at(path) is not None, reconfigured)
         self.trusted = False
         self.confined = False
         """Whether documents outside of the workspace's folders are only read: nobody has asked about them."""

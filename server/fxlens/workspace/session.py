@@ -52,7 +52,7 @@ class Session:
         judged: Callable[[Document], None] = lambda document: None,
     ) -> None:
         self._publish, self._traced = publish, traced
-        self._files = OpenFiles()
+        self._files = OpenFiles(self._reconfigured)
         self._environment = self._files.environment
         self._tasks = Tasks()
         self._status = StatusReport(self._files, status)
@@ -166,7 +166,7 @@ class Session:
             if document.known is not None:
                 self._refreshing.learn(document)
         if is_configuration(path):
-            self._configuration_changed(path)
+            self._environment.forget_projects()
         else:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
@@ -193,7 +193,7 @@ class Session:
     def configuration_opened(self, path: str, text: str | None) -> None:
         """A project's configuration was opened with this text, or closed (None): unsaved text counts, too."""
         if self._environment.open_configuration(path, text):
-            self._configuration_changed(path)
+            self._environment.forget_projects()
 
     def opened_configuration(self, path: str) -> str | None:
         """The text of a configuration that is open in the editor."""
@@ -206,11 +206,10 @@ class Session:
             return document.edited
         return None if self.opened_configuration(path) is None else self._environment.edited.get(key(path), 0.0)
 
-    def _configuration_changed(self, path: str) -> None:
-        self._environment.forget_projects()
-        folder = os.path.join(os.path.dirname(key(path)), "")
+    def _reconfigured(self, folder: str | None, here: str) -> None:
         for document in list(self.documents.values()):
-            if key(document.path).startswith(folder) and self._files.settings(document).run != "manual":
+            of_it = document.folder == folder and os.path.dirname(document.path) == here
+            if of_it and self._files.settings(document).run != "manual":
                 self._refreshing.schedule(document, _DEPENDENT_DELAY)
 
     # Requests
