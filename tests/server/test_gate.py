@@ -223,6 +223,27 @@ def test_watch_follows_the_baseline(project: Path):
         watching.end()
 
 
+def test_watch_ends_where_the_code_itself_changes_what_it_reads(project: Path):
+    net, log, other = (project / "src" / name for name in ("net.py", "log", "other.json"))
+    other.write_text("3")
+    own = (
+        f"import torch\nopen({str(log)!r}, 'a').write('x')\ntorch.save(torch.rand(3), 'own.pt')\ntorch.load('own.pt')\n"
+    )
+    net.write_text(own + f"N = int(open({str(other)!r}).read())\n" + BROKEN.replace("if x.sum() > 0", "if N > 3"))
+    watching = Watching(project, "src/net.py")
+    try:
+        said, before = watching.report(), 0
+        while before != (now := log.stat().st_size):
+            before = now
+            time.sleep(3)
+        assert "FX120" in said and now < 20
+        other.write_text("4")
+        while "own.pt" not in os.listdir(project) or log.stat().st_size == now:
+            time.sleep(0.1)
+    finally:
+        watching.end()
+
+
 def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
     """A helper whose import was unknown: neither the report nor the cache keeps its old result."""
     net, helper = project / "src" / "net.py", project / "src" / "helper.py"

@@ -63,6 +63,45 @@ def test_open_documents_follow_what_is_installed(tmp_path: Path, python: Path):
                 continue
 
 
+LEAF = """\
+import kit
+import torch
+import torch.fx
+from torch import nn
+
+
+@torch.fx.wrap
+def act(x):
+    return kit.act(x)
+
+
+# fxlens: Net() <- torch.randn(2)
+class Net(nn.Module):
+    def forward(self, x):
+        return act(x)
+"""
+BRANCH = "def act(x):\n    return x if x.sum() > 0 else -x\n"
+
+
+def test_other_captures_follow_what_is_installed(tmp_path: Path, python: Path):
+    """The verdict of torch.fx stays the same."""
+    with Client(tmp_path, settings={"python": str(python), "captures": ["fx", "export"]}) as client:
+        install(python, "1.0")
+        uri = client.open(tmp_path / "net.py", LEAF)
+        client.notify("fxlens/cursor", {"uri": uri, "line": LEAF.count("\n") - 2})
+        wait_for_export(client, uri, "captured")
+        install(python, "1.1")
+        (site(python) / "kit" / "__init__.py").write_text(BRANCH)
+        wait_for_export(client, uri, "fails")
+
+
+def wait_for_export(client: Client, uri: str, outcome: str) -> None:
+    found = None
+    while found != [("export", outcome)]:
+        record = client.request("fxlens/record", {"uri": uri})["record"]
+        found = [(each["capture"], each["outcome"]) for each in record["targets"][0]["captures"]]
+
+
 def test_questions_of_agents_are_about_what_is_installed(tmp_path: Path, python: Path):
     (tmp_path / "net.py").write_text(NET)
 

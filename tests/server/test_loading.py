@@ -218,6 +218,7 @@ RUNS = {
     "a folder for each run": "os.makedirs(f'{runs}/{len(os.listdir(runs))}/logs')",
     "a file for each run": "torch.save(len(os.listdir(runs)), f'{runs}/{time.time_ns()}.pt')",
     "one file, read again": "n = len(open(last).read()) if os.path.exists(last) else 0; open(last, 'a').write('x')",
+    "one file, written by C": "torch.save(os.urandom(8), last); torch.load(last)",
     "a module": "open(here + '/version_of.py', 'w').write('V = 1'); import version_of",
 }
 
@@ -326,3 +327,33 @@ def watched(client: Client, folder: Path) -> set[Path]:
     options = [each["registerOptions"] for every in asked for each in every["registrations"]]
     watchers = [each for every in options for each in every.get("watchers", ()) if each.get("kind", 7) & 2]
     return {path for each in watchers for path in folder.glob(each["globPattern"])}
+
+
+def test_the_configuration_is_that_of_the_present_workspace_folder(tmp_path: Path, warm: None):
+    """A folder is added and removed below one that has a configuration, whose files are configured from there while
+    they belong to it."""
+    (sub := tmp_path / "sub").mkdir()
+    (tmp_path / "fxlens.toml").write_text('ignore = ["FX120"]\n')
+    text = MODEL.replace("from . import extras", "").replace("extras.act(x)", "x * len(x)")
+    outer, inner = ({"uri": each.as_uri(), "name": each.name} for each in (tmp_path, sub))
+    with Client(sub) as client:
+        uri = client.open(sub / "net.py", text)
+        wait_for(client, uri, ["FX120"])
+        for added, removed, codes in ((outer, inner, []), (inner, outer, ["FX120"])):
+            event = {"added": [added], "removed": [removed]}
+            client.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+            wait_for(client, uri, codes)
+
+
+def test_a_configuration_by_a_link_is_followed(shared: Client, folder: Path):
+    for each in ("of_all", "kit"):
+        (folder / each).mkdir()
+    (real := folder / "of_all" / "fxlens.toml").write_text("")
+    (folder / "kit" / "fxlens.toml").symlink_to(real)
+    text = MODEL.replace("from . import extras", "").replace("extras.act(x)", "x * len(x)")
+    with shared.lent(deadline=60) as client:
+        uri = client.open(folder / "kit" / "net.py", text)
+        wait_for(client, uri, ["FX120"])
+        real.write_text('ignore = ["FX120"]\n')
+        told(client, real, 2)
+        wait_for(client, uri, [])
