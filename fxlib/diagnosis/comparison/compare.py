@@ -12,6 +12,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.parting import Parting, part
+from fxlib.diagnosis.comparison.parts import Asked, Returned, proven
 from fxlib.diagnosis.comparison.recording import Recorder, Replay
 from fxlib.diagnosis.comparison.sides import (
     CALLS,
@@ -118,8 +119,9 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
     return make
 
 
-def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[bool, Finding | None]:
-    """Whether a model and its graph could be compared, and where they diverge.
+def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[set[type], Finding | None]:
+    """The classes that need not be compared any more, and where a model and its graph diverge. The classes are those of
+    the model, if it could be compared, and of parts that returned the same values.
 
     Args:
         make: makes a module for one side, and its calls.
@@ -127,17 +129,31 @@ def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -
         tracing: how the graph is traced.
         training: whether gradients are compared, too.
     """
+    seen: list[Returned] = []
+    asked: list[Asked] = []
+
+    def around(at: int) -> Returned:
+        seen.append(Returned(made.model))
+        return seen[-1]
+
+    def graph() -> GraphModule:
+        with Returned(made.model) as returned:
+            module = tracing.trace(made.model, tracing.new())
+        asked.append(Asked(module, returned))
+        return module
+
     with make() as made:
-        old = _worked(eager(made))
+        old = _worked(eager(made, around))
     if old is None:
-        return False, None
+        return set(), None
     with make() as made:
-        new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
+        new = list(traced(made, tracing, graph, runner=lambda _: asked[0]))
     if tracing.concrete and new[0].outcome.error == "TypeError":
-        return False, None  # probably due to the graph's signature
+        return set(), None  # probably due to the graph's signature
+    known = {type(made.model), *proven(seen[: len(old)], asked[0].calls)}
     if any(map(parted, old, new)):
-        return True, _located(again, tracing, old)
-    return True, _in_training(make, tracing) if training else None
+        return known, _located(again, tracing, old)
+    return known, _in_training(make, tracing) if training else None
 
 
 def _in_training(make: Make, tracing: Tracing) -> Finding | None:
@@ -206,6 +222,9 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
                 yield
 
         old = list(eager(made, around))
+    if any(map(parted, before, old)):  # perhaps only because other models ran earlier
+        with make() as made:
+            before = _worked(eager(made)) or []
     for number, (first, one, other) in enumerate(zip(before, old, new, strict=False)):
         if parted(first, one) is not None:
             return None  # eager itself is not reproducible

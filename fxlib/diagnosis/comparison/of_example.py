@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class Comparing:
-    """Compares models of one file, one after the other. A class that already ran, also as a part of another model, is
-    not compared again.
+    """Compares models of one file, one after the other. A class that already ran is not compared again, nor one that
+    ran as a part of another model and returned the same values there as in the graph.
 
     Args:
         namespace: names for the expressions besides ``torch`` and ``nn``.
@@ -67,7 +67,7 @@ class Comparing:
                     made, own, _ = self._made(example, namespace)
                     yield Made(made, own)
 
-            compared, found = parting(copies(model, calls, tracing), again, tracing, training)
+            known, found = parting(copies(model, calls, tracing), again, tracing, training)
         except CannotCopy:
             return None
         except (Exception, SystemExit) as error:
@@ -76,8 +76,7 @@ class Comparing:
                     raise
                 log.exception("%s could not be compared with its graph", construct)
             return None  # the trace has reported other errors, or they are unrelated to the graph
-        if compared:
-            self._known |= {type(each) for each in model.modules()}
+        self._known |= known
         return found
 
     def _made(self, example: Example, namespace: dict[str, Any]) -> tuple[nn.Module, tuple[Given, Given], Tracing]:
