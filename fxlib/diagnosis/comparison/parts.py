@@ -14,6 +14,7 @@ from fxlib.codegen.function import CodeGen
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.fixes.compare import Outcome, agree
 from fxlib.interop.torch_side import foreign_proxy
+from fxlib.ir.leaves import map_tensors, tensors_in
 from fxlib.ir.objects import home_of
 
 __all__ = ["Asked", "Returned", "proven"]
@@ -51,7 +52,7 @@ class Asked:
     """A graph that also tells what the parts of its model returned while it was traced."""
 
     def __init__(self, module: GraphModule, traced: Returned) -> None:
-        self._module, self._traced = module, traced
+        self.module, self._traced = module, traced
         self.calls: list[dict[str, list[Any]]] = []
         """What `Returned` records, for each call."""
         nodes = {node.name: node for node in module.graph.nodes}
@@ -66,8 +67,8 @@ class Asked:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls.append({})
         if not self._asks:
-            return self._module(*args, **kwargs)
-        value, given = self._module(*args, **kwargs)
+            return self.module(*args, **kwargs)
+        value, given = self.module(*args, **kwargs)
         known = dict(zip(self._names, given, strict=True))
 
         def found(leaf: Any) -> Any:
@@ -75,6 +76,9 @@ class Asked:
 
         self.calls[-1] = pytree.tree_map(found, self._traced.values)
         return value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
 
 
 def proven(eager: list[Returned], graph: list[dict[str, list[Any]]]) -> set[type]:
@@ -89,7 +93,7 @@ def proven(eager: list[Returned], graph: list[dict[str, list[Any]]]) -> set[type
 
 
 def _copy(leaf: Any) -> Any:
-    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _is_node(leaf: Any) -> bool:
@@ -98,6 +102,9 @@ def _is_node(leaf: Any) -> bool:
 
 
 def _agree(old: Any, new: Any) -> bool:
-    # Whatever else may hold proxies.
-    plain = all(isinstance(leaf, _PLAIN) for leaf in pytree.tree_leaves((old, new)))
-    return plain and agree(Outcome("", (), {}, old), Outcome("", (), {}, new))[0]
+    if not all(isinstance(leaf, _PLAIN) for leaf in pytree.tree_leaves((old, new))):
+        return False  # it may hold proxies
+    if [each.requires_grad for each in tensors_in(old)] != [each.requires_grad for each in tensors_in(new)]:
+        return False
+    old, new = map_tensors(torch.Tensor.detach, (old, new))
+    return agree(Outcome("", (), {}, old), Outcome("", (), {}, new))[0]

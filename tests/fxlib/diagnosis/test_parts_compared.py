@@ -51,6 +51,12 @@ HIDDEN = {
         "return self.net(x), x * CALLS.get()",
         "return self.part.forward(x)[0]",
     ),
+    "gradients of an output left out": (
+        "for p in self.net.parameters():\n            setattr(p, 'requires_grad', False)\n        y = self.net(x)\n"
+        "        for p in self.net.parameters():\n            setattr(p, 'requires_grad', True)\n"
+        "        return self.net(x), y",
+        "return self.part(x)[0]",
+    ),
     "a part that is not called": ("return x * CALLS.get()", "return x"),
 }
 SEEN = {
@@ -58,6 +64,8 @@ SEEN = {
     "one output of which an item is used": ("return self.net(x)", "return self.part(x)[:, 0]"),
     "an output left out": ("return self.net(x), x.softmax(-1), None", "return self.part(x)[0]"),
     "a dictionary": ("return {'y': self.net(x), 'n': (1, 'a')}", "return self.part(x)['y']"),
+    "gradients that are left out": ("return self.net(x), self.net(x).detach()", "return self.part(x)[0]"),
+    "weights": ("return self.net(x), self.net.weight", "return self.part(x)[0]"),
     "several calls": ("return self.net(x), x * 2", "return self.part(self.part(x)[0])[1]"),
     "an output that is changed": ("return x * 2", "y = self.part(x)\n        y += 1\n        return y"),
     "an output that is changed in the graph too": ("return x * 2", "return self.part(x).relu_()"),
@@ -76,7 +84,7 @@ def compared(folder: Path, part: str, whole: str) -> tuple[list[str], bool]:
     comparing = Comparing(namespace, loaded, Tracing(), nothing, 10_000)
     found = []
     for name in ("Whole", "Part"):
-        known = namespace["Part"] in comparing._known
+        known = namespace["Part"] in comparing._known[True]
         if comparing.compare(f"{name}()", "torch.randn(4, 4)", training=True) is not None:
             found.append(name)
     return found, known
