@@ -14,6 +14,7 @@ from fxlib.diagnosis.fixes.example import nothing
 
 from .snippets import load
 
+USUAL = Tracing()
 HEAD = """
 import contextvars, operator
 import torch
@@ -72,7 +73,7 @@ SEEN = {
 }
 
 
-def compared(folder: Path, part: str, whole: str) -> tuple[list[str], bool]:
+def compared(folder: Path, part: str, whole: str, tracing: Tracing = USUAL) -> tuple[list[str], bool]:
     """The classes with a finding, and whether the part was not run alone."""
     text = HEAD.replace("{part}", part).replace("{whole}", whole)
     namespace = vars(load(text, folder))
@@ -81,7 +82,7 @@ def compared(folder: Path, part: str, whole: str) -> tuple[list[str], bool]:
     def loaded():
         yield vars(load(text, folder))
 
-    comparing = Comparing(namespace, loaded, Tracing(), nothing, 10_000)
+    comparing = Comparing(namespace, loaded, tracing, nothing, 10_000)
     found = []
     for name in ("Whole", "Part"):
         known = namespace["Part"] in comparing._known[True]
@@ -98,6 +99,13 @@ def test_what_a_model_does_not_use_of_its_part_is_found_in_the_part(name: str, t
 @pytest.mark.parametrize("name", SEEN)
 def test_a_part_that_gave_the_same_is_not_run_again(name: str, tmp_path: Path):
     assert compared(tmp_path, *SEEN[name]) == ([], True)
+
+
+def test_a_tracer_of_torch_fx_and_parts_that_are_leaves(tmp_path: Path):
+    foreign = Tracing(tracer=torch.fx.Tracer)
+    assert compared(tmp_path, *SEEN["an output left out"], foreign) == ([], True)
+    assert compared(tmp_path, *HIDDEN["an output left out"], foreign) == (["Part"], False)
+    assert compared(tmp_path, *HIDDEN["an output left out"], Tracing(leaves=frozenset({"part"}))) == (["Part"], False)
 
 
 def test_a_size_that_nobody_uses_is_no_node_of_the_graph(tmp_path: Path):
