@@ -16,6 +16,7 @@ import contextvars, functools, operator, os
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.stateless import functional_call as swapped
 
 STEP = contextvars.ContextVar("step", default=0)
 TURN = contextvars.ContextVar("turn", default=0)
@@ -66,6 +67,11 @@ DIFFER = {
         "weights = {name: each * 2 for name, each in self.layer.named_parameters()}\n"
         "return torch.func.functional_call(self.layer, weights, (x,))  # <-",
     ),
+    "functional_call with new weights": (
+        "",
+        'return torch.func.functional_call(self.layer, {"weight": torch.ones(4, 4)}, (x,))  # <-',
+    ),
+    "stateless functional_call": ("", 'return swapped(self.layer, {"weight": torch.ones(4, 4)}, (x,))  # <-'),
     "layers that change places": (
         "self.other = nn.Linear(4, 4)",
         "self.layer, self.other = self.other, self.layer\nreturn self.layer(x)  # <-",

@@ -25,6 +25,23 @@ def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
     assert {name for name in os.listdir(tmp_path) if not name.startswith("__")} == {"net.py", ".cache"}
 
 
+def test_diff_writes_its_patch_to_the_output_and_has_no_other_format(tmp_path: Path):
+    (tmp_path / "net.py").write_text(BROKEN, encoding="utf-8")
+    (tmp_path / "d.patch").write_text("an older one")
+    done = fxlens("check", "net.py", "--diff", "--output", "d.patch", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "") and '+torch.fx.wrap("_gate_x")' in _read(tmp_path / "d.patch")
+    (tmp_path / "net.py").write_text("import torch\n")
+    done = fxlens("check", "net.py", "--diff", "--output", "d.patch", cwd=tmp_path)
+    assert (done.returncode, done.stdout, _read(tmp_path / "d.patch")) == (0, "", "")
+    for other in (["--format", "json"], ["--statistics"]):
+        done = fxlens("check", "net.py", "--diff", *other, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "") and "leave out --format and --statistics" in done.stderr
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 def test_fix_leaves_alone_what_is_ignored(tmp_path: Path):
     """By the command line, by the project, by a comment: the other problem is fixed."""
     path = tmp_path / "net.py"

@@ -12,6 +12,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.parting import Parting, part
+from fxlib.diagnosis.comparison.parts import Asked, Returned, proven
 from fxlib.diagnosis.comparison.recording import Recorder, Replay
 from fxlib.diagnosis.comparison.sides import (
     CALLS,
@@ -118,8 +119,9 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
     return make
 
 
-def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[bool, Finding | None]:
-    """Whether a model and its graph could be compared, and where they diverge.
+def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[set[type], Finding | None]:
+    """The classes that need not be compared any more, and where a model and its graph diverge. The classes are those of
+    the model, if it could be compared, and, if nothing diverges, of parts that returned the same values.
 
     Args:
         make: makes a module for one side, and its calls.
@@ -127,32 +129,58 @@ def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -
         tracing: how the graph is traced.
         training: whether gradients are compared, too.
     """
+    seen: list[Returned] = []
+    asked: list[Asked] = []
+
+    def around(at: int) -> Returned:
+        seen.append(Returned(made.model))
+        return seen[-1]
+
+    def graph() -> GraphModule:
+        asked.append(_asked(made, tracing))
+        return asked[0].module
+
     with make() as made:
-        old = _worked(eager(made))
+        old = _worked(eager(made, around))
     if old is None:
-        return False, None
+        return set(), None
     with make() as made:
-        new = list(traced(made, tracing, lambda: tracing.trace(made.model, tracing.new())))
+        new = list(traced(made, tracing, graph, runner=lambda _: asked[0]))
     if tracing.concrete and new[0].outcome.error == "TypeError":
-        return False, None  # probably due to the graph's signature
+        return set(), None  # probably due to the graph's signature
+    own = {type(made.model)}
     if any(map(parted, old, new)):
-        return True, _located(again, tracing, old)
-    return True, _in_training(make, tracing) if training else None
+        return own, _located(again, tracing, old)
+    known = proven(seen[: len(old)], asked[0].calls)
+    if not training:
+        return own | known, None
+    alike, found = _in_training(make, tracing)
+    return own | (known & alike), found
 
 
-def _in_training(make: Make, tracing: Tracing) -> Finding | None:
-    """Where the model returns, if gradients differ and nothing else does."""
-    found: list[Called] = []
-    for how in (None, None, tracing):
-        with make() as made:
-            found.append(in_training(made, how))
-    one, again, other = found
+def _asked(made: Made, tracing: Tracing) -> Asked:
+    with Returned(made.model) as returned:
+        module = tracing.trace(made.model, tracing.new())
+    return Asked(module, returned)
+
+
+def _in_training(make: Make, tracing: Tracing) -> tuple[set[type], Finding | None]:
+    """The classes whose parts need gradients for the same values, and where the model returns, if gradients differ and
+    nothing else does."""
+    with make() as made, Returned(made.model) as seen:
+        one = in_training(made)
+    with make() as made:
+        graph = _asked(made, tracing)
+        other = in_training(made, graph, tracing.concrete)
     reason = parted(one, other)
-    if reason is None or parted(one, again) is not None:
-        return None
+    if reason is None:
+        return proven([seen], graph.calls), None
+    with make() as made:
+        if parted(one, in_training(made)) is not None:
+            return set(), None
     text = f"In {TRAINING}, the graph differs from eager: {reason.text[:_LONGEST]}"
     advice = "Set `requires_grad` outside of forward, or use detach(), which is recorded"
-    return Findings().add(CODE, _returned(made.model), text, detail=advice)
+    return set(), Findings().add(CODE, _returned(made.model), text, detail=advice)
 
 
 def _worked(calls: Iterator[Called]) -> list[Called] | None:
@@ -206,6 +234,9 @@ def _located(make: Make, tracing: Tracing, before: list[Called]) -> Finding | No
                 yield
 
         old = list(eager(made, around))
+    if any(map(parted, before, old)):  # perhaps only because other models ran earlier
+        with make() as made:
+            before = _worked(eager(made)) or []
     for number, (first, one, other) in enumerate(zip(before, old, new, strict=False)):
         if parted(first, one) is not None:
             return None  # eager itself is not reproducible

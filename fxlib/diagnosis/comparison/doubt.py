@@ -51,6 +51,8 @@ _READ_OUT = frozenset(
 )  # fmt: skip
 _ASKS = ("is_", "has_", "typename", "get_", "set_", "rand", "manual", "seed", "initial", "use_", "empty")
 """Prefixes of torch functions that read or change global state, or return numbers."""
+_OF_MODULES = ("torch.func.", "torch._functorch.", "torch.nn.utils.")
+"""Homes of functions that call a module with other weights, or change it, except those for packed sequences."""
 
 
 def doubtful(root: Any, functions: Iterable[FunctionType], code_of: Any) -> bool:
@@ -141,7 +143,10 @@ class _Scope:
             return value is math or value.__name__.partition(".")[0] == "torch"
         if is_a(value, FunctionType) and value in self._code.functions:
             return True
-        home = home_of(value).partition(".")[0]
+        home = home_of(value)
+        if f"{home}.".startswith(_OF_MODULES) and home != "torch.nn.utils.rnn":
+            return False
+        home = home.partition(".")[0]
         if is_a(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             return True
         if is_a(value, type) or not (callable(value) and home in ("torch", "math")):

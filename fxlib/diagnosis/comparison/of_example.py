@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class Comparing:
-    """Compares models of one file, one after the other. A class that already ran, also as a part of another model, is
-    not compared again.
+    """Compares models of one file, one after the other. A class that already ran is not compared again, nor one that
+    ran as a part of another model and returned the same values there as in the graph.
 
     Args:
         namespace: names for the expressions besides ``torch`` and ``nn``.
@@ -50,7 +50,8 @@ class Comparing:
         self.tracing = tracing
         self.lacking = lacking
         self.largest = largest
-        self._known: set[type] = set()
+        self._known: dict[bool, set[type]] = {False: set(), True: set()}
+        """The classes; for True, those that were compared in training."""
 
     def compare(self, construct: str, inputs: str, training: bool = False) -> Finding | None:
         """Where the graph of the model differs from it, in ``training`` also in its gradients; None if it does not, or
@@ -58,7 +59,7 @@ class Comparing:
         example = Example(construct, inputs, 0.0, self.lacking)
         try:
             model, calls, tracing = self._made(example, self.namespace)
-            if type(model) in self._known or self._is_large(model):
+            if type(model) in self._known[training] or self._is_large(model):
                 return None
 
             @contextlib.contextmanager
@@ -67,7 +68,7 @@ class Comparing:
                     made, own, _ = self._made(example, namespace)
                     yield Made(made, own)
 
-            compared, found = parting(copies(model, calls, tracing), again, tracing, training)
+            known, found = parting(copies(model, calls, tracing), again, tracing, training)
         except CannotCopy:
             return None
         except (Exception, SystemExit) as error:
@@ -76,8 +77,9 @@ class Comparing:
                     raise
                 log.exception("%s could not be compared with its graph", construct)
             return None  # the trace has reported other errors, or they are unrelated to the graph
-        if compared:
-            self._known |= {type(each) for each in model.modules()}
+        self._known[False] |= known
+        if training:
+            self._known[True] |= known
         return found
 
     def _made(self, example: Example, namespace: dict[str, Any]) -> tuple[nn.Module, tuple[Given, Given], Tracing]:

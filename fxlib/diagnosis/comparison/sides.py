@@ -156,12 +156,11 @@ def _calls(call: Any, made: Made, state: nn.Module, around: Around) -> Iterator[
         yield Called(outcome, _buffers(state), time.thread_time() - start)
 
 
-def in_training(made: Made, tracing: Tracing | None = None) -> Called:
-    """One call with gradients: of the model, or of its graph if ``tracing`` is given."""
+def in_training(made: Made, graph: Any = None, concrete: Mapping[str, Any] | None = None) -> Called:
+    """One call with gradients: of the model, or of its ``graph`` with ``concrete`` arguments."""
     module, given = made.model, made.calls[0]
-    if tracing is not None:
-        module = tracing.trace(made.model, tracing.new())
-        given = _without_fixed(made.model, module, given, tracing.concrete)
+    if graph is not None:
+        module, given = graph, _without_fixed(made.model, graph, given, concrete or {})
     outcome = run(module, *given, TRAINING, True)
     return Called(outcome, {}, 0.0, {name: each.requires_grad for name, each in module.named_parameters()})
 

@@ -83,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--statistics", action="store_true", help="print only how often each code occurs")
     fixing = parser.add_mutually_exclusive_group()
     fixing.add_argument("--watch", action="store_true", help="check again whenever a file changes")
-    fixing.add_argument("--diff", action="store_true", help="only show the changes of the checked fixes")
+    fixing.add_argument(
+        "--diff", action="store_true", help="only show the changes of the checked fixes, or write them to --output"
+    )
     fixing.add_argument("--fix", action="store_true", help="apply the checked fixes to the files")
     parser.add_argument(
         "--unsafe-fixes",
@@ -105,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
         known = _baseline(arguments)
         if arguments.statistics and arguments.format not in ("text", "json"):
             raise CannotCheck("--statistics works with --format text or json only")
+        if arguments.diff and (arguments.format != "text" or arguments.statistics):
+            raise CannotCheck("--diff shows a patch and no report: leave out --format and --statistics")
         if arguments.write_baseline and (
             arguments.output or arguments.format != "text" or arguments.statistics or arguments.diff
         ):
@@ -185,8 +189,12 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     def told(out: TextIO) -> Iterable[Checked]:
         return results if known is not None else noted(out)
 
-    if arguments.diff:
-        _write_patches(told(sys.stdout))
+    if arguments.diff and arguments.output:
+        patch = b"".join(_patches(told(sys.stdout)))
+        with open(arguments.output, "wb") as written:
+            written.write(patch)
+    elif arguments.diff:
+        _show_patches(told(sys.stdout))
     elif not arguments.output:
         out = exact(sys.stdout)
         _write(told(out), out, arguments, _color(arguments))
@@ -207,20 +215,24 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
     return 2 if not_run else 1 if failed else 0
 
 
-def _write_patches(results: Iterable[Checked]) -> None:
+def _patches(results: Iterable[Checked]) -> Iterator[bytes]:
     """A file has one part, since a second one would not apply after the first."""
     written: dict[str, bytes] = {}
     for result in results:
         for path, part in result.patches.items():
             if written.setdefault(path, part) != part:
                 print(f"{one_line(relative(path))}: has more fixes: apply these, and check again", file=sys.stderr)
-            elif written[path] is not part:
-                continue
-            elif sys.stdout.isatty():
-                sys.stdout.write(part.decode("utf-8", "backslashreplace"))
-            else:
-                with or_unwritten():
-                    exact(sys.stdout).buffer.write(part)
+            elif written[path] is part:
+                yield part
+
+
+def _show_patches(results: Iterable[Checked]) -> None:
+    for part in _patches(results):
+        if sys.stdout.isatty():
+            sys.stdout.write(part.decode("utf-8", "backslashreplace"))
+        else:
+            with or_unwritten():
+                exact(sys.stdout).buffer.write(part)
 
 
 def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
