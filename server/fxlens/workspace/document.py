@@ -228,7 +228,8 @@ class Document:
             return True
         if _is_data(path):
             self._told.add(path)
-        return path in self._contents and self._contents[path] == _content(path)
+        before = self._contents.get(path)
+        return before is not None and before == _content(path)
 
     def _is_another(self, path: str) -> bool:
         """Whether it was looked at, and is another one now."""
