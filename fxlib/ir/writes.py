@@ -1,4 +1,4 @@
-"""Detects which of some tensors are written to by operators, also through views and `data`."""
+"""Detects which tensors are written to by operators, also through views and `data`, and which get other memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fxlib.ir.leaves import storages
 
-__all__ = ["Writes"]
+__all__ = ["Replacements", "Writes"]
 
 
 class Writes(TorchDispatchMode):
     """While it is active, ``about_to`` is called with the name of each tensor before an operator writes to its memory.
 
-    Writes through NumPy arrays are not seen.
+    Writes through NumPy arrays are not seen. ``operator`` is the name of the operator that is about to write.
     """
+
+    operator = ""
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]], about_to: Callable[[str], None]) -> None:
         super().__init__()
@@ -30,6 +33,7 @@ class Writes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func._schema.is_mutable:
+            self.operator = func._schema.name.rpartition("::")[2]
             for position, declared in enumerate(func._schema.arguments):
                 if declared.alias_info is not None and declared.alias_info.is_write:
                     written = args[position] if position < len(args) else given.get(declared.name)
@@ -37,3 +41,20 @@ class Writes(TorchDispatchMode):
                         for name in self.names.get(key, ()):
                             self.about_to(name)
         return func(*args, **given)
+
+
+class Replacements(TorchFunctionMode):
+    """While it is active, ``about_to`` is called with a tensor and another one before ``tensor.data = other`` gives it
+    the memory of that, which no operator does."""
+
+    def __init__(self, about_to: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+        super().__init__()
+        self.about_to = about_to
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func == _SET_DATA and all(isinstance(each, torch.Tensor) for each in args):
+            self.about_to(*args)
+        return func(*args, **(kwargs or {}))
+
+
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
