@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fxlib.ir.leaves import storages
+from fxlib.ir.leaves import storages, tensors_in
 
 __all__ = ["Replacements", "Writes"]
 
@@ -24,11 +25,11 @@ class Writes(TorchDispatchMode):
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]], about_to: Callable[[str], None]) -> None:
         super().__init__()
-        self.names: dict[Hashable, list[str]] = {}
+        self.held: dict[Hashable, list[tuple[str, range]]] = {}
         self.about_to = about_to
         for name, tensor in tensors:
             for key in storages(tensor):
-                self.names.setdefault(key, []).append(name)
+                self.held.setdefault(key, []).append((name, _extent(tensor)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -37,10 +38,26 @@ class Writes(TorchDispatchMode):
             for position, declared in enumerate(func._schema.arguments):
                 if declared.alias_info is not None and declared.alias_info.is_write:
                     written = args[position] if position < len(args) else given.get(declared.name)
-                    for key in storages(written):
-                        for name in self.names.get(key, ()):
-                            self.about_to(name)
+                    for tensor in tensors_in(written):
+                        self._written(tensor)
         return func(*args, **given)
+
+    def _written(self, tensor: torch.Tensor) -> None:
+        for key in storages(tensor):
+            for name, held in self.held.get(key, ()):
+                extent = _extent(tensor)
+                if max(extent.start, held.start) < min(extent.stop, held.stop):
+                    self.about_to(name)
+
+
+def _extent(tensor: torch.Tensor) -> range:
+    """The bytes of its memory from the first to the last one that it shows; all if it does not say."""
+    try:
+        first = tensor.storage_offset()
+        last = first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    except (NotImplementedError, RuntimeError):  # as sparse tensors
+        return range(sys.maxsize)
+    return range(first * tensor.itemsize, (last + 1) * tensor.itemsize)
 
 
 class Replacements(TorchFunctionMode):

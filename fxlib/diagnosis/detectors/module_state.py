@@ -107,7 +107,7 @@ def _written_at(search: Search, tensors: Iterable[torch.Tensor]) -> tuple[dict[i
                 return
             if new == memory[name]:
                 put_back.add(int(name))
-            elif new not in memory.values():  # not one with another tensor from now on, as in a graph
+            else:
                 about_to(name, True)
 
         operators = Writes(known.items(), lambda name: about_to(name, operators.operator == "copy_"))

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from operator import is_
 from types import FunctionType
@@ -17,8 +18,9 @@ from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
-from fxlib.ir.leaves import leaves_once, storages, write_back
+from fxlib.ir.leaves import leaves_once, write_back
 from fxlib.ir.objects import is_a
+from fxlib.ir.writes import Writes
 
 __all__ = ["Change", "Hooks", "Snapshot"]
 
@@ -76,7 +78,7 @@ class _Tensor(NamedTuple):
 
     def is_elsewhere(self) -> bool:
         """Whether it has got other memory, as by ``tensor.data = other``."""
-        return self.memory is not None and storages(self.memory) != storages(self.tensor)
+        return self.memory is not None and _address(self.memory) != _address(self.tensor)
 
 
 class Hooks(NamedTuple):
@@ -155,6 +157,7 @@ class Snapshot:
         self._held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
         self._tensors: list[_Tensor] = []
+        self._noted: set[int] = set()
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
         self._keep_generators()
         self._classes: dict[type, None] = {}
@@ -251,9 +254,23 @@ class Snapshot:
                 yield Change(module, path, name, "attribute", before, value)
         yield from (each.change for each in self._tensors if _written(each) and each.is_held())
 
+    def noting(self) -> contextlib.AbstractContextManager[Any]:
+        """Runs forward, and notes for `uncounted` which tensors it writes to, if that may make no difference."""
+        self._noted.clear()
+        return self._writes if self._doubt[2] else contextlib.nullcontext()
+
+    @cached_property
+    def _writes(self) -> Writes:
+        named = ((str(number), each.tensor) for number, each in enumerate(self._tensors))
+        return Writes(named, lambda number: self._noted.add(int(number)))
+
     def uncounted(self) -> list[Change]:
-        """The tensors that code may write to without a difference, as changes; empty if no code does so."""
-        return [each.change for each in self._tensors if each.memory is not None and each.is_held()]
+        """The tensors that the last run has perhaps written to, or given memory of none of them, as changes. One that
+        shares the memory of another from now on does so in a graph, too."""
+        moved = {number for number, each in enumerate(self._tensors) if each.is_elsewhere()}
+        own = {_address(each.memory) for each in self._tensors if moved and each.memory is not None}
+        moved = {number for number in moved if _address(self._tensors[number].tensor) not in own}
+        return [each.change for each in map(self._tensors.__getitem__, sorted(moved | self._noted)) if each.is_held()]
 
     def changed_hooks(self) -> list[Hooks]:
         """The hooks of modules that are traced into which have been added or removed."""
@@ -314,6 +331,14 @@ class Snapshot:
         torch.set_grad_enabled(self.grad)
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """Where its memory is, also on meta; the same for all tensors without any, such as sparse ones."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
 def _written(held: _Tensor) -> bool:
     """Whether a tensor was written to. Writes through `data` or a NumPy array do not change its version."""
     tensor, kept = held.tensor, held.kept
@@ -321,4 +346,6 @@ def _written(held: _Tensor) -> bool:
         return True
     if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(tensor, kept):
         return False
-    return tensor.shape != kept.shape or not bool(torch.isclose(tensor, kept, 0.0, 0.0, equal_nan=True).all())
+    if (tensor.shape, tensor.dtype) != (kept.shape, kept.dtype):
+        return True
+    return not bool(torch.isclose(tensor, kept, 0.0, 0.0, equal_nan=True).all())

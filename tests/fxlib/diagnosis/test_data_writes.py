@@ -166,3 +166,19 @@ def test_an_update_beside_one_that_the_graph_makes(tmp_path):
     assert found.message.startswith(
         "`self.seen.data.mul_(0.9)` runs only while tracing, so the graph updates `self.seen`"
     )
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_one_of_two_tensors_in_the_same_memory(device, tmp_path):
+    module = net("for each in self.buffers():\n    each.data.mul_(1)", tmp_path)
+    with torch.device(device):
+        model, flat = module.Net(), torch.zeros(8)
+    model.q.bias, model.seen = torch.nn.Parameter(flat[:4]), flat[4:]
+    (found,) = fxlib.diagnose(model, (torch.ones(2, 4),)).findings
+    assert found.message.startswith("`self.seen` is updated only while tracing")
+
+
+def test_weights_in_another_dtype(tmp_path):
+    model = net("for p in self.parameters():\n    p.data = p.data.half()", tmp_path).Net()
+    assert fxlib.diagnose(model, (torch.ones(2, 4),)).codes() == ["FX210"]
+    assert {each.dtype for each in model.parameters()} == {torch.float32}
