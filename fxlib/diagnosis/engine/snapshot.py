@@ -254,10 +254,20 @@ class Snapshot:
                 yield Change(module, path, name, "attribute", before, value)
         yield from (each.change for each in self._tensors if _written(each) and each.is_held())
 
-    def noting(self) -> contextlib.AbstractContextManager[Any]:
-        """Runs forward, and notes for `uncounted` which tensors it writes to, if that may make no difference."""
-        self._noted.clear()
-        return self._writes if self._doubt[2] else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """For `uncounted`, notes to which tensors a run writes, and which it gives memory of none of them: one that
+        shares the memory of another from now on does so in a graph, too."""
+        if not self._doubt[2]:
+            yield
+            return
+        try:
+            with self._writes:
+                yield
+        finally:
+            moved = {number for number, each in enumerate(self._tensors) if each.is_elsewhere()}
+            own = {_address(each.memory) for each in self._tensors if moved and each.memory is not None}
+            self._noted |= {number for number in moved if _address(self._tensors[number].tensor) not in own}
 
     @cached_property
     def _writes(self) -> Writes:
@@ -265,12 +275,8 @@ class Snapshot:
         return Writes(named, lambda number: self._noted.add(int(number)))
 
     def uncounted(self) -> list[Change]:
-        """The tensors that the last run has perhaps written to, or given memory of none of them, as changes. One that
-        shares the memory of another from now on does so in a graph, too."""
-        moved = {number for number, each in enumerate(self._tensors) if each.is_elsewhere()}
-        own = {_address(each.memory) for each in self._tensors if moved and each.memory is not None}
-        moved = {number for number in moved if _address(self._tensors[number].tensor) not in own}
-        return [each.change for each in map(self._tensors.__getitem__, sorted(moved | self._noted)) if each.is_held()]
+        """The tensors that a run has perhaps written to without a difference, or given other memory, as changes."""
+        return [each.change for each in map(self._tensors.__getitem__, sorted(self._noted)) if each.is_held()]
 
     def changed_hooks(self) -> list[Hooks]:
         """The hooks of modules that are traced into which have been added or removed."""

@@ -48,6 +48,8 @@ LOST = {
     "clipped after each use": "for _ in range(2):\n    x = self.k(x)\n    for p in self.k.parameters():\n"
     "        p.data.clamp_(-1, 1)",
     "a bias": "for p in self.parameters():\n    p.data.zero_()",
+    "in one branch": "if x.sum() > 0:\n    for p in self.parameters():\n        p.data.clamp_(-1, 1)",
+    "memory in one branch": "if x.sum() > 0:\n    for p in self.parameters():\n        p.data = p.data * 0.9",
     "a row": "for p in self.parameters():\n    p.data[0].fill_(0)",
     "one vector": "v = nn.utils.parameters_to_vector(self.q.parameters())\n"
     "nn.utils.vector_to_parameters(v, self.k.parameters())",
