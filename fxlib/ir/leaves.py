@@ -15,6 +15,7 @@ __all__ = ["as_sequence", "cast", "copied", "leaves_once", "map_tensors", "stora
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
 _ATOMS = frozenset((*_PLAIN, torch.nn.Parameter))
+_TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def leaves_once(value: Any) -> Iterator[Any]:
@@ -41,6 +42,8 @@ def leaves_once(value: Any) -> Iterator[Any]:
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
     """The tensors in nested tuples, lists, dicts and plain records, from left to right."""
+    if all(type(each) in _TENSORS for each in values):
+        return [*values]
     found: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(values):
         if torch.is_tensor(leaf):

@@ -162,6 +162,17 @@ MODELS = {
         "for p in self.parameters():\n    p.data.clamp_(-0.01, 0.01)\nreturn self.layer(x)",
         {"FX210"},
     ),
+    "weights that are clipped to where they are": (
+        "",
+        "for p in self.parameters():\n    p.data.clamp_(-9, 9)\nreturn self.layer(x)",
+        {"FX210"},
+    ),
+    "weights that follow others": (
+        "self.mean = nn.Linear(4, 4)\nself.mean.load_state_dict(self.layer.state_dict())",
+        "for a, b in zip(self.mean.parameters(), self.layer.parameters()):\n    a.data = a.data * 0.5 + b.data * 0.5\n"
+        "return self.mean(x)",
+        {"FX210"},
+    ),
     "a buffer's data": (
         'self.register_buffer("count", torch.zeros(1))',
         "self.count.data.add_(1)\nreturn x * self.count",

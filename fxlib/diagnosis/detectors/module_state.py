@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.batchnorm import _NormBase
@@ -20,8 +23,9 @@ from fxlib.diagnosis.engine.reach import is_users
 from fxlib.diagnosis.engine.run import Run
 from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.snapshot import Change
-from fxlib.ir.leaves import leaves_once
-from fxlib.ir.writes import Writes
+from fxlib.ir.leaves import leaves_once, storages
+from fxlib.ir.node import Node
+from fxlib.ir.writes import Replacements, Writes
 
 __all__ = ["ON_GRAPH", "changed_by"]
 
@@ -35,18 +39,24 @@ def changed(search: Search) -> None:
     changes = [each for each in search.subject.snapshot.changes() if each.name != "training"]
     # What a cut expression has set was set to find its value, not by the trace.
     changes = [each for each in changes if not isinstance(each.after, FakeTensor)]
+    known = {id(change.before) for change in changes}
+    unseen = [each for each in search.subject.snapshot.uncounted() if id(each.before) not in known]
+    texts = [_assignment(search.subject.instrumentation, change) for change in changes] + [None] * len(unseen)
+    changes += unseen
     # Of a buffer that the graph writes, too, the text alone does not show which write is lost.
     recorded = {str(base.target) for _, _, base in writes(search.best)} if changes else set()
     partly = [f"{change.path}.{change.name}".lstrip(".") in recorded for change in changes]
-    texts = [_assignment(search.subject.instrumentation, change) for change in changes]
     unclear = [
-        change
+        change.before
         for change, text, part in zip(changes, texts, partly, strict=True)
         if change.kind == "data" and (text is None or part)
     ]
-    written = _written_at(search, unclear) if unclear else {}
+    written, put_back = _written_at(search, unclear) if unclear else ({}, set())
+    known |= written.keys() - put_back
     for change, text, part in zip(changes, texts, partly, strict=True):
-        place = written.get(id(change.before)) or text
+        if id(change.before) not in known:
+            continue
+        place = text if text is not None and not part else written.get(id(change.before), text)
         where = f"`self.{change.name}`" + (f" of `{change.path}`" if change.path else "")
         content = list(change.after) if isinstance(change.after, set) else change.after
         traced = any(isinstance(leaf, Proxy) for leaf in leaves_once(content))
@@ -67,22 +77,46 @@ def _was_buffer(change: Change) -> bool:
     return change.name in change.module._buffers or change.name in change.module._parameters
 
 
-def _written_at(search: Search, changes: list[Change]) -> dict[int, Place]:
+def _written_at(search: Search, tensors: Iterable[torch.Tensor]) -> tuple[dict[int, Place], set[int]]:
     """The places where forward writes to tensors, by tensor id: found by another run, also inside torch functions such
-    as `load_state_dict`."""
+    as `load_state_dict`. And the tensors whose value is set again as a whole after further operations, or whose memory
+    is put back: they may be what they were."""
+    known = {str(id(each)): each for each in tensors}
     found: dict[int, Place] = {}
+    since: dict[int, list[Node]] = {}
+    put_back: set[int] = set()
 
-    def watched(run: Run) -> Writes:
-        def about_to(tensor: str) -> None:
-            place = None if run.quiet or int(tensor) in found else run.place()
-            if place is not None:
-                found[int(tensor)] = place
+    @contextlib.contextmanager
+    def watched(run: Run) -> Iterator[None]:
+        memory = {name: storages(each) for name, each in known.items()}
 
-        return Writes(((str(id(change.before)), change.before) for change in changes), about_to)
+        def about_to(name: str, whole: bool) -> None:
+            place = None if run.quiet else run.place()
+            if place is None:
+                return
+            if int(name) in put_back or int(name) not in found:
+                since[int(name)] = run.nodes[-1:]
+            found.setdefault(int(name), place)
+            put_back.discard(int(name))
+            if whole and since[int(name)] != run.nodes[-1:]:
+                put_back.add(int(name))
+
+        def replaced(tensor: torch.Tensor, other: torch.Tensor) -> None:
+            name = str(id(tensor))
+            if name not in known or storages(tensor) == (new := storages(other)):
+                return
+            if new == memory[name]:
+                put_back.add(int(name))
+            else:
+                about_to(name, True)
+
+        operators = Writes(known.items(), lambda name: about_to(name, operators.operator == "copy_"))
+        with operators, Replacements(replaced):
+            yield
 
     search.subject.snapshot.restore()
     search.once_more(watched)
-    return found
+    return found, put_back
 
 
 def _assignment(instrumentation: Instrumentation, change: Change) -> Place | None:

@@ -144,7 +144,7 @@ class Search:
         run.tracer.answers = Questions(run, choices)
         listener, filling = Listener(run, self.detectors), Filling(run, self.cuts, choices)
         try:
-            with instrumentation.active(listener.hear, filling.fill):
+            with instrumentation.active(listener.hear, filling.fill), self.subject.snapshot.noting():
                 graph = run.tracer.trace(self.subject.root, run.course.concrete_args)
             line = instrumentation.first_line(graph)
             if line is not None:

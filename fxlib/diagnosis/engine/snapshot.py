@@ -6,6 +6,7 @@ import contextlib
 import copy
 import random
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from operator import is_
 from types import FunctionType
@@ -19,6 +20,7 @@ from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
 from fxlib.ir.leaves import leaves_once, write_back
 from fxlib.ir.objects import is_a
+from fxlib.ir.writes import Writes
 
 __all__ = ["Change", "Hooks", "Snapshot"]
 
@@ -33,6 +35,8 @@ _KEPT = ("_tensor_constant", "_torchbind_obj", "_opaque_obj")
 _ABSENT = object()
 # Names in code that may write to parameters without a proxy.
 _OF_PARAMETERS = frozenset({"data", "numpy", "parameters", "named_parameters", "_parameters", "state_dict"})
+_UNCOUNTED = frozenset({"data", "vector_to_parameters"})
+"""Names in code that may write to a tensor, or give it other memory, without a new version of it."""
 _OF_GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
 """Names in code that may change whether parameters require gradients."""
 _MOST = 50_000_000  # elements of parameters that are copied because of such names
@@ -49,6 +53,32 @@ class Change(NamedTuple):
     kind: str
     before: Any
     after: Any
+
+
+class _Tensor(NamedTuple):
+    """A tensor of a module, with its version and a copy of it, if any; ``memory`` shares its memory, if that may be
+    replaced."""
+
+    path: str
+    module: nn.Module
+    name: str
+    tensor: torch.Tensor
+    version: int
+    kept: torch.Tensor | None
+    memory: torch.Tensor | None
+
+    @property
+    def change(self) -> Change:
+        return Change(self.module, self.path, self.name, "data", self.tensor, self.tensor)
+
+    def is_held(self) -> bool:
+        """Whether the module still has it."""
+        tables = (self.module._buffers, self.module._parameters)
+        return next((table[self.name] for table in tables if self.name in table), self.tensor) is self.tensor
+
+    def is_elsewhere(self) -> bool:
+        """Whether it has got other memory, as by ``tensor.data = other``."""
+        return self.memory is not None and _address(self.memory) != _address(self.tensor)
 
 
 class Hooks(NamedTuple):
@@ -71,11 +101,14 @@ class _Held(NamedTuple):
     marks: list[tuple[Any, list[Any], list[int]]]
 
 
-def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool]:
-    """Whether functions may write to parameters, and whether they may change which require gradients. That is then
-    kept, too."""
+def _written_by(functions: Iterable[FunctionType]) -> tuple[bool, bool, bool]:
+    """Whether functions may write to parameters, whether they may change which require gradients, and whether they may
+    write without a new version. That is then kept, too."""
     names = {name for function in functions for name in names_in(function.__code__)}
-    return not _OF_PARAMETERS.isdisjoint(names), not _OF_GRADIENTS.isdisjoint(names)
+    parameters, gradients, uncounted = (
+        not some.isdisjoint(names) for some in (_OF_PARAMETERS, _OF_GRADIENTS, _UNCOUNTED)
+    )
+    return parameters, gradients, uncounted
 
 
 def _marked(container: Any) -> tuple[Any, list[Any], list[int]]:
@@ -118,12 +151,13 @@ class Snapshot:
     def __init__(self, modules: Iterable[Reached], functions: Iterable[FunctionType] = ()) -> None:
         functions = list(functions)
         self._doubt = _written_by(functions)
-        parameters, gradients = self._doubt
+        parameters, gradients, _ = self._doubt
         self._needing: dict[nn.Parameter, bool] = {}
         self._left = _MOST
         self._held: list[tuple[str, Any]] = []
         self._modules: list[_Held] = []
-        self._buffers: list[tuple[str, nn.Module, str, torch.Tensor, int, torch.Tensor | None]] = []
+        self._tensors: list[_Tensor] = []
+        self._noted: set[int] = set()
         self._containers: list[tuple[nn.Module, str, str, Any, Any]] = []
         self._keep_generators()
         self._classes: dict[type, None] = {}
@@ -178,6 +212,7 @@ class Snapshot:
             not hooks
             and not self.changes()
             and not self.shared.changes()
+            and not any(each.is_elsewhere() for each in self._tensors)
             and self.needing() == [*self._needing.values()]
         )
 
@@ -196,7 +231,8 @@ class Snapshot:
                 self._left -= tensor.numel()
             large = isinstance(tensor, nn.Parameter) and self._left < 0
             kept = None if tensor.is_meta or large else tensor.detach().clone()
-            self._buffers.append((path, module, name, tensor, tensor._version, kept))
+            memory = tensor.detach() if self._doubt[2] else None
+            self._tensors.append(_Tensor(path, module, name, tensor, tensor._version, kept, memory))
 
     def changes(self) -> list[Change]:
         """The current differences. Constants that a tracer stores on the root do not count."""
@@ -216,12 +252,31 @@ class Snapshot:
         for module, path, name, value, before in self._containers:
             if not same(value, before):
                 yield Change(module, path, name, "attribute", before, value)
-        for path, module, name, buffer, version, kept in self._buffers:
-            if not _written(buffer, version, kept):
-                continue
-            table = next((each for each in (module._buffers, module._parameters) if name in each), {name: buffer})
-            if table[name] is buffer:
-                yield Change(module, path, name, "data", buffer, buffer)
+        yield from (each.change for each in self._tensors if _written(each) and each.is_held())
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """For `uncounted`, notes to which tensors a run writes, and which it gives memory of none of them: one that
+        shares the memory of another from now on does so in a graph, too."""
+        if not self._doubt[2]:
+            yield
+            return
+        try:
+            with self._writes:
+                yield
+        finally:
+            moved = {number for number, each in enumerate(self._tensors) if each.is_elsewhere()}
+            own = {_address(each.memory) for each in self._tensors if moved and each.memory is not None}
+            self._noted |= {number for number in moved if _address(self._tensors[number].tensor) not in own}
+
+    @cached_property
+    def _writes(self) -> Writes:
+        named = ((str(number), each.tensor) for number, each in enumerate(self._tensors))
+        return Writes(named, lambda number: self._noted.add(int(number)))
+
+    def uncounted(self) -> list[Change]:
+        """The tensors that a run has perhaps written to without a difference, or given other memory, as changes."""
+        return [each.change for each in map(self._tensors.__getitem__, sorted(self._noted)) if each.is_held()]
 
     def changed_hooks(self) -> list[Hooks]:
         """The hooks of modules that are traced into which have been added or removed."""
@@ -269,9 +324,11 @@ class Snapshot:
         for *_, value, before in self._containers:
             if not same(value, before):
                 refill(value, before)
-        for *_, buffer, version, kept in self._buffers:
-            if kept is not None and _written(buffer, version, kept):
-                write_back(buffer, kept)
+        for each in self._tensors:
+            if each.memory is not None and each.is_elsewhere():
+                each.tensor.data = each.memory
+            if each.kept is not None and _written(each):
+                write_back(each.tensor, each.kept)
         for parameter, needed in self._needing.items():
             if parameter.requires_grad != needed:
                 parameter.requires_grad_(needed)
@@ -280,10 +337,21 @@ class Snapshot:
         torch.set_grad_enabled(self.grad)
 
 
-def _written(buffer: torch.Tensor, version: int, kept: torch.Tensor | None) -> bool:
-    """Whether a buffer was written to. Writes through `data` or a NumPy array do not change its version."""
-    if buffer._version != version:
+def _address(tensor: torch.Tensor) -> int:
+    """Where its memory is, also on meta; the same for all tensors without any, such as sparse ones."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _written(held: _Tensor) -> bool:
+    """Whether a tensor was written to. Writes through `data` or a NumPy array do not change its version."""
+    tensor, kept = held.tensor, held.kept
+    if tensor._version != held.version:
         return True
-    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(buffer, kept):
+    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(tensor, kept):
         return False
-    return buffer.shape != kept.shape or not bool(torch.isclose(buffer, kept, 0.0, 0.0, equal_nan=True).all())
+    if (tensor.shape, tensor.dtype) != (kept.shape, kept.dtype):
+        return True
+    return not bool(torch.isclose(tensor, kept, 0.0, 0.0, equal_nan=True).all())

@@ -74,7 +74,11 @@ class Net(nn.Module):
         "warning",
         """`self.mean = self.mean + m` and in-place updates of a buffer by plain numbers (also of a submodule's, such as
 `self.norm.running_mean.add_(1)`) run while tracing. The graph reads the buffer but never writes it, so a running
-statistic does not change. An in-place operation with a traced argument (`self.mean.add_(m)`) is recorded.""",
+statistic does not change. An in-place operation with a traced argument (`self.mean.add_(m)`) is recorded.
+
+Parameters that a loop over `self.parameters()` gives are no traced values, so what it writes to them is lost, too, as
+in the momentum encoder of MoCo: `k.data = k.data * m + q.data * (1 - m)`. Update them outside of forward, or in a leaf
+module.""",
         fixes=("leaf-module",),
         bad=HEAD
         + """
