@@ -205,9 +205,16 @@ def test_what_is_said_beside_the_results_is_no_reason_to_fail(tmp_path: Path, re
     for arguments in (["--deadline", "inf"], ["--deadline", "1e400"], ["--memory", "9" * 30]):
         done = run("check", "m.py", *arguments, cwd=tmp_path)
         assert done.returncode == 2 and b"and at most" in done.stderr, done.stderr
-    for command, jobs in (("check", "0"), ("check", "9" * 20), ("init", "-1")):
-        done = run(command, "m.py", f"--jobs={jobs}", cwd=tmp_path)
-        assert done.returncode == 2 and b"--jobs: must be a whole number above 0" in done.stderr, done.stderr
+    for command, option, number in (
+        ("check", "--jobs", "0"),
+        ("check", "--jobs", "9" * 20),
+        ("init", "--jobs", "-1"),
+        ("lower", "--threads", "-3"),
+        ("bench", "--batch", "0"),
+        ("record", "--calls", "-1"),
+    ):
+        done = run(command, f"{option}={number}", "m.py", cwd=tmp_path)
+        assert done.returncode == 2 and f"{option}: must be a whole number above 0" in done.stderr.decode(), done.stderr
     report(tries=5, outcome="the status of the check")
 
 

@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--without", nargs="+", metavar="NAME", default=[], help="variants to leave out")
     parser.add_argument(
         "--batch",
-        type=int,
+        type=options.count,
         nargs="+",
         metavar="N",
         dest="batches",
         help="batch sizes (default: that of the example inputs)",
     )
-    parser.add_argument("--threads", type=int, nargs="+", metavar="N", help="thread counts (default: all processors)")
+    parser.add_argument("--threads", type=options.count, nargs="+", metavar="N", help="thread counts (default: all processors)")
     parser.add_argument(
         "--rounds", type=options.count, default=15, metavar="N", help="samples of each variant (default 15)"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from . import model_command
+from . import model_command, options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="sizes may change: those that the file's dynamic_shapes name, or the first dimension of every input",
     )
-    parser.add_argument("--threads", type=int, metavar="N", help="number of threads for one call")
+    parser.add_argument("--threads", type=options.count, metavar="N", help="number of threads for one call")
     result = parser.add_mutually_exclusive_group()
     result.add_argument(
         "--preview", action="store_true", help="show what the engine would run and what stays in PyTorch; build nothing"

@@ -12,6 +12,8 @@ from fxlens.sources import recorded as examples
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import relative
 
+from . import options
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
     parser.add_argument("--force", action="store_true", help="also replace a file that holds no examples")
     parser.add_argument(
-        "--calls", type=int, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
+        "--calls", type=options.count, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
     )
     parser.epilog = (
         "The program runs unchanged. Shapes, dtypes and plain values are recorded, but no data and no weights. "
