@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="batches",
         help="batch sizes (default: that of the example inputs)",
     )
-    parser.add_argument("--threads", type=options.count, nargs="+", metavar="N", help="thread counts (default: all processors)")
+    parser.add_argument(
+        "--threads", type=options.count, nargs="+", metavar="N", help="thread counts (default: all processors)"
+    )
     parser.add_argument(
         "--rounds", type=options.count, default=15, metavar="N", help="samples of each variant (default 15)"
     )

@@ -26,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", help=f"default: {examples.NAME} in the folder")
     parser.add_argument("--force", action="store_true", help="also replace a file that holds no examples")
     parser.add_argument(
-        "--calls", type=options.count, default=0, metavar="N", help="interrupt the program after N calls of a whole model"
+        "--calls",
+        type=options.count,
+        default=0,
+        metavar="N",
+        help="interrupt the program after N calls of a whole model",
     )
     parser.epilog = (
         "The program runs unchanged. Shapes, dtypes and plain values are recorded, but no data and no weights. "
