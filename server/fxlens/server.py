@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from .workspace.status import Status
 
 FEATURES = (
-    "lifecycle", "configuration", "documents", "watched_files", "notebooks", "diagnostics", "code_actions", "requests",
-    "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints", "hover", "lowering",
-    "passes", "models", "agents",
+    "lifecycle", "configuration", "documents", "watched_files", "unwatched_files", "notebooks", "diagnostics",
+    "code_actions", "requests", "captures", "graph", "code", "navigation", "code_lens", "example_inputs", "inlay_hints",
+    "hover", "lowering", "passes", "models", "agents",
 )  # fmt: skip
 """Modules in ``fxlens.features``, registered in this order."""
 
@@ -167,6 +167,8 @@ class FxLensServer(LanguageServer):
         """The number of requests for the client's settings."""
         self.asks_for_trust = False
         """Whether the client asks its user before code of a workspace, or of a file outside of it, runs."""
+        self.watches_files = False
+        """Whether the client watches the files of the workspace."""
         self.background: set[asyncio.Task] = set()
         """Tasks that last as long as the server."""
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []

@@ -26,7 +26,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,23 @@ def is_configuration(path: str) -> bool:
     return os.path.basename(path) in _NAMES
 
 
+def configurations(folder: str, top: str) -> Iterator[str]:
+    """Where a configuration for the files of a folder may be, up to the folder ``top``."""
+    for at in _above(folder, top):
+        yield from (os.path.join(at, name) for name in _NAMES)
+
+
+def _above(folder: str, top: str | None) -> Iterator[str]:
+    """A folder and those above it, up to ``top``."""
+    at = os.path.abspath(folder)
+    while True:
+        yield at
+        parent = os.path.dirname(at)
+        if parent == at or (top is not None and key(at) == key(top)):
+            return
+        at = parent
+
+
 @dataclass(frozen=True)
 class Project:
     """The nearest configuration above a folder; empty if there is none."""
@@ -86,8 +103,8 @@ class Project:
 
         ``opened`` returns the text of one that is open in an editor. Nothing is read above ``top``, the trusted folder;
         without it, nothing of another user above the current folder, since it could name code to run: a problem."""
-        at, ours = os.path.abspath(folder), True
-        while True:
+        ours = True
+        for at in _above(folder, top):
             ours = ours and (top is not None or is_within(at, _present()) or _is_ours(at))
             for name in _NAMES:
                 path = os.path.join(at, name)
@@ -95,10 +112,7 @@ class Project:
                     return cls(problems=(f"{path}: not used, since another user owns it or its folder; {_OWN}",))
                 if found is not None:
                     return found
-            parent = os.path.dirname(at)
-            if parent == at or (top is not None and key(at) == key(top)):
-                return cls()
-            at = parent
+        return cls()
 
     @classmethod
     def _in(cls, path: str, opened: str | None) -> Project | None:

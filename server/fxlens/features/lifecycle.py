@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,8 @@ def register(server: FxLensServer) -> None:
         ls.session.begin(trusted is True)
         ls.asks_for_trust = isinstance(options, dict) and "trusted" in options
         regroup(ls)
-        if params.process_id:
+        # A client outside of the server's container names a process that is not seen from inside.
+        if params.process_id and _is_there(params.process_id):
             watch = ls.loop.create_task(_end_with(params.process_id))
             ls.background.add(watch)
 
@@ -45,13 +45,19 @@ def register(server: FxLensServer) -> None:
 
 async def _end_with(client: int) -> None:
     """End with the client's process: if it was killed, another process may keep the pipe open."""
-    while True:
+    while _is_there(client):
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
-        with contextlib.suppress(PermissionError):
-            try:
-                os.kill(client, 0)
-            except ProcessLookupError:
-                try:
-                    temporary.remove_all()
-                finally:
-                    os._exit(1)
+    try:
+        temporary.remove_all()
+    finally:
+        os._exit(1)
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -62,15 +62,21 @@ def register(server: FxLensServer) -> None:
             if time.monotonic() - began > _AT_ONCE:  # another branch was checked out
                 await asyncio.sleep(0)
                 began = time.monotonic()
-            path = path_of(change.uri)
-            if path is None or not _counts(path):
-                if path is not None and ls.session.is_read(path):
-                    ls.session.read_file_changed(path)
-                continue
-            if ls.session.document_at(path) is not None:
-                ls.session.open_file_changed(path)
-            elif ls.session.opened_configuration(path) is None:
-                ls.session.changed_on_disk(path)
+            if (path := path_of(change.uri)) is not None:
+                tell(ls, path)
+
+
+def tell(ls: FxLensServer, path: str) -> None:
+    """Traces again what depends on a file, or on what is in a folder, that has changed on disk."""
+    if not _counts(path):
+        if ls.session.is_read(path):
+            ls.session.read_file_changed(path)
+    elif ls.session.document_at(path) is not None:
+        ls.session.open_file_changed(path)
+    elif ls.session.opened_configuration(path) is not None:
+        ls.session.read_file_changed(path)  # its text in the editor counts for us, but not for code that reads it
+    else:
+        ls.session.changed_on_disk(path)
 
 
 def _special(path: str, folder: str, seen: set[str]) -> Iterator[str]:
@@ -92,7 +98,7 @@ async def watch(ls: FxLensServer) -> None:
         usual = types.FileSystemWatcher(glob_pattern=f"**/*.{{{','.join(_WATCHED)}}}")
         # For a deleted or moved folder, VS Code reports only the folder itself.
         folders = types.FileSystemWatcher(glob_pattern="**/*", kind=types.WatchKind.Create | types.WatchKind.Delete)
-        await _register(ls, "fxlens-files", [usual, folders])
+        ls.watches_files = await _register(ls, "fxlens-files", [usual, folders])
 
 
 def _may_register(ls: FxLensServer) -> bool:
@@ -101,7 +107,7 @@ def _may_register(ls: FxLensServer) -> bool:
     return bool(watched and watched.dynamic_registration)
 
 
-async def _register(ls: FxLensServer, name: str, watchers: list[types.FileSystemWatcher]) -> None:
+async def _register(ls: FxLensServer, name: str, watchers: list[types.FileSystemWatcher]) -> bool:
     registration = types.Registration(
         id=name,
         method=types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
@@ -112,6 +118,8 @@ async def _register(ls: FxLensServer, name: str, watchers: list[types.FileSystem
         await asyncio.wait_for(registering, ANSWER_SECONDS)
     except Exception as error:
         log.warning("the client does not watch files: %s", error)
+        return False
+    return True
 
 
 def _named(names: Iterable[str]) -> list[types.FileSystemWatcher]:

@@ -1,5 +1,5 @@
-"""Files of the workspace that user code reads, such as configurations, folders that it lists, paths at which it looks
-whether something is there, and environment variables: a result is out of date when one of them changes.
+"""Files that user code reads, such as configurations, and in the workspace folders that it lists and paths at which it
+looks whether something is there; and environment variables: a result is out of date when one of them changes.
 
 Python's audit events would report every way of reading, but slow each call of ``id()``, which a trace calls ten
 thousand times.
@@ -16,6 +16,7 @@ import io
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The code of FX Lens, which reads tests and configurations that have dependencies of their own."""
 _INSTALLED = re.compile("(site|dist)-packages")
 _PYTHON = (os.path.join(os.path.dirname(os.__file__), ""), "<frozen ")
+_SYSTEM = ("/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
 _GIVEN = re.compile("FXLENS_.*|TMPDIR|TEMP|TMP")
 """Environment variables that FX Lens sets for its workers."""
 _WRITES = re.compile("[wxa+]")
@@ -78,7 +80,8 @@ class _Looking:
         paths = [*args[:2], *(kwargs[name] for name in ("path", "src", "dst") if name in kwargs)]
         paths = [each for each in paths if each is not None] or ["."]
         inside = not isinstance(paths[0], int) and kwargs.get("dir_fd") is None
-        if inside and not all(map(_is_outside, paths)) and self._is_of_user(sys._getframe(1)):
+        everywhere = self._note in (_note_opened, _note_changes)
+        if inside and (everywhere or not all(map(_is_outside, paths))) and self._is_of_user(sys._getframe(1)):
             self._note(*paths)
         return self._function(*args, **kwargs)
 
@@ -119,14 +122,21 @@ def _is_installed(frame: Any) -> bool:
     return _INSTALLED.search(frame.f_code.co_filename) is not None
 
 
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """What comes with Python, the system or FX Lens, and temporary files."""
+    folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, tempfile.gettempdir()}
+    return (*_SYSTEM, *_ours(), *(os.path.join(each, "") for each in folders))
+
+
 def note(roots: Iterable[str]) -> None:
-    """From now on, what is read below these folders."""
+    """From now on, what is read, and how else code looks at what is below these folders."""
     global _roots
     spelled = [spelling(root) for root in roots for spelling in (os.path.abspath, os.path.realpath)]
     _roots = tuple(os.path.join(root, "") for root in dict.fromkeys(spelled))
     if isinstance(builtins.open, _Noting):
         return
-    _ours()  # importing would look at files
+    _installed()  # importing would look at files
     noting: Any = _Noting()
     _replace(builtins, "open", noting)
     _replace(io, "open", noting)
@@ -239,7 +249,8 @@ def _note(file: Any, into: Any) -> None:
         return
     with contextlib.suppress(Exception):  # the folder that it is relative to is gone, or no file can have this name
         path = os.path.abspath(os.fsdecode(file))
-        if path.startswith(_roots) and not path.endswith(".pyc") and "\0" not in path:
+        inside = path.startswith(_roots) or not (path.startswith(_installed()) or _INSTALLED.search(path))
+        if inside and not path.endswith(".pyc") and "\0" not in path:
             path.encode()
             into.update({path: None}) if isinstance(into, dict) else into.add(path)
 

@@ -100,19 +100,27 @@ class Session:
         else:
             self._refreshing.stop(document)
             self._refreshing.show(document, document.moved())
+            if settings.run == "onSave" and document.is_on_disk():  # the editor has loaded it again
+                self._settled(document)
 
     def saved(self, uri: str) -> None:
         document = self.documents.get(uri)
         if document is None:
             return
-        document.saved = document.saved_by_user = True
+        document.saved_by_user = True
         if self._files.settings(document).run == "manual":
+            document.saved = True
             return
-        if document.record_text != document.text:
-            if document.task is None or document.task.done():  # otherwise this text is already being traced
-                self._refreshing.schedule(document, 0.0)
-        else:
+        if document.record_text == document.text:
             self._refreshing.capture(document, whole=True)
+        self._settled(document)
+
+    def _settled(self, document: Document) -> None:
+        """Its text is that of the file now."""
+        document.saved = True
+        under_way = document.task is not None and not document.task.done()
+        if document.record_text != document.text and not under_way:
+            self._refreshing.schedule(document, 0.0)
         self._refreshing.schedule_dependents(document.path, 0.0)
 
     def show_again(self, uri: str) -> None:
@@ -167,8 +175,7 @@ class Session:
                 self._refreshing.learn(document)
         if is_configuration(path):
             self._environment.forget_projects()
-        else:
-            self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+        self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
     def open_file_changed(self, path: str) -> None:
         """A file that is open has changed on disk: for others, it stands for its text in the editor from now on where
@@ -177,7 +184,9 @@ class Session:
         if document is None or is_notebook(document.path):
             return
         before, document.saved = document.saved, document.is_on_disk()
-        if before != document.saved:
+        if before != document.saved and document.saved and self._files.settings(document).run == "onSave":
+            self._settled(document)
+        elif before != document.saved:
             self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
     def read_file_changed(self, path: str) -> None:
