@@ -18,7 +18,7 @@ from typing import Any
 from warm_python import warm_fxlens, work_of
 
 CAPABILITIES = {
-    "workspace": {"configuration": True},
+    "workspace": {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}},
     "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
 }
 
@@ -42,8 +42,8 @@ class Net(nn.Module):
 
 class Client:
     """Use as a context manager. ``settings`` are the client's answer for the section ``fxlens``. Not each
-    client ``knows_trust``, the option. A ``cold`` server is started by the real interpreter, for tests of its start,
-    its group or its end."""
+    client ``knows_trust``, the option. ``named``: the process that the server is told to be the client. A ``cold``
+    server is started by the real interpreter, for tests of its start, its group or its end."""
 
     def __init__(
         self,
@@ -56,8 +56,10 @@ class Client:
         environment: dict[str, str] | None = None,
         command: list[str] | None = None,
         cold: bool = False,
+        named: int | None = None,
     ) -> None:
         self.root = root
+        self.named = named or os.getpid()
         self.settings = {**SETTINGS, **(settings or {})}
         self.trusted, self.knows_trust = trusted, knows_trust
         self.capabilities = capabilities or CAPABILITIES
@@ -92,7 +94,7 @@ class Client:
         answer = self.request(
             "initialize",
             {
-                "processId": os.getpid(),
+                "processId": self.named,
                 "rootUri": self.root.as_uri(),
                 "workspaceFolders": [{"uri": self.root.as_uri(), "name": self.root.name}],
                 "capabilities": self.capabilities,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from check_command import waits_for
 from fxlens.index.index import Index
-from lsp_client import CAPABILITIES, Client
+from lsp_client import Client
 
 MODEL = """\
 from torch import nn
@@ -303,11 +303,10 @@ class Net(nn.Module):
     def forward(self, x):
         return x / len(x) if SIZE > 3 else x
 """
-WATCHING = {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}}
 
 
 def test_the_client_watches_whatever_the_code_reads(tmp_path: Path, warm: None):
-    with Client(tmp_path, capabilities={**CAPABILITIES, "workspace": WATCHING}) as client:
+    with Client(tmp_path) as client:
         for number, name in enumerate(["net.dims", "VERSION", ".secret", "wide[2].layers"]):
             (read := tmp_path / name).write_text("abc")
             uri = client.open(tmp_path / f"net{number}.py", READING.replace("{name}", name))
