@@ -51,7 +51,7 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
     report(tries=tries, outcome="refused with an error each", recovered=alive(server, uri))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: signal.Signals, report):
     with Client(tmp_path, trusted=False, cold=True) as server:
         server.diagnostics(server.open(tmp_path / "model.py", MODEL))

@@ -140,6 +140,7 @@ def test_a_comment_is_proposed_tried_and_written_in_place(shared: Client, folder
 
         wrong = tried("Hard() <- torch.randn(1, 4)")
         assert not wrong[0] and "missing 1 required positional argument: 'config'" in wrong[1]
+        assert not tried("exit() <- torch.randn(1, 4)")[0]
         assert tried("Hard(sizes()) <- torch.randn(1, 4)") == (True, "Works: the model is traced, 3 nodes.")
 
         def written(comment: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Ends `fxlens serve` and `fxlens mcp` at once on SIGINT and SIGTERM, also while they wait for input."""
+"""Ends `fxlens serve` and `fxlens mcp` at once on SIGINT, SIGTERM and SIGHUP, also while they wait for input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fxlens.ipc import temporary
 
 
 def at_once(last: Callable[[], object] | None = None) -> None:
-    """From now on SIGINT and SIGTERM end this process, after calling ``last``, without waiting for the thread that
+    """From now on these signals end this process, after calling ``last``, without waiting for the thread that
     reads the input, as Python would. The workers end when this process does."""
 
     def end(number: int, frame: Any) -> None:
@@ -22,3 +22,5 @@ def at_once(last: Callable[[], object] | None = None) -> None:
 
     for name in ("SIGINT", "SIGTERM"):
         signal.signal(getattr(signal, name), end)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # by nohup
+        signal.signal(signal.SIGHUP, end)

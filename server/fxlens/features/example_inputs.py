@@ -15,6 +15,7 @@ from lsprotocol import types
 
 from fxlens import record
 from fxlens.answers import InputsAnswer, InputsVerdict, Refusal
+from fxlens.not_judged import ENDED
 from fxlens.record import Edit, Target
 from fxlens.sources import positions, targets
 from fxlens.sources.targets import ASKED, FOUND
@@ -32,7 +33,7 @@ COMMAND = "fxlens.editInputs"
 WRITE = "fxlens.writeInputs"
 _EXAMPLE = "torch.randn(1, 3, 224, 224)"
 KIND = f"{types.CodeActionKind.RefactorRewrite.value}.fxlens"
-_MISFITS = ("FX302", "FX303")
+_MISFITS = {"FX302", "FX303", *ENDED}
 
 
 def register(server: FxLensServer) -> None:
