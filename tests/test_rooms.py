@@ -156,6 +156,7 @@ SERVER_BELOW = {
     "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
         "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
+        "not_judged",
         "workspace", "checking", "mcp",
     ),
 }  # fmt: skip
