@@ -155,9 +155,8 @@ SERVER_BELOW = {
     "mcp": ("record", "rules", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
-        "record", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes", "rules",
-        "not_judged",
-        "workspace", "checking", "mcp",
+        "record", "not_judged", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes",
+        "rules", "workspace", "checking", "mcp",
     ),
 }  # fmt: skip
 VERSION = "fxlens"  # its `__init__` has the version, and nothing else
