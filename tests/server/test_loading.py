@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from check_command import waits_for
 from fxlens.index.index import Index
+from fxlens.record import Record, empty_record
+from fxlens.workspace.document import Document, Moment
 from lsp_client import Client
 
 MODEL = """\
@@ -356,3 +358,22 @@ def test_a_configuration_by_a_link_is_followed(shared: Client, folder: Path):
         real.write_text('ignore = ["FX120"]\n')
         told(client, real, 2)
         wait_for(client, uri, [])
+
+
+def test_what_changes_during_each_execution_counts_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its code may write it, or somebody else has changed it each time."""
+    monkeypatch.setattr("fxlens.workspace.document._PATIENCE", 0.2)
+    (read := tmp_path / "sizes.ini").write_text("1")
+    document = Document("file:///net.py", str(tmp_path / "net.py"), str(tmp_path), "", 1)
+    record: Record = {**empty_record("net.py"), "files": [str(read)]}
+    for number in range(3):
+        assert document.depends_on(str(read)) or not number
+        began = Moment.now()
+        time.sleep(0.02)
+        read.write_text(str(number))
+        document.keep(record, "", 1, began)
+    assert not document.depends_on(str(read))
+    time.sleep(document.until_looked_again(str(read)) or 0)
+    assert document.depends_on(str(read))
+    document.keep(record, "", 1, Moment.now())
+    assert document.until_looked_again(str(read)) is None, "nobody has changed it during the last one"

@@ -20,7 +20,9 @@ _REST = 4
 _OFTEN = 5
 """Rounds in a row during which a file has changed: then the code itself changes it, and not a user."""
 _PATIENCE = 5.0
-"""Seconds after a round during which such a change does not count; twice as many each time, so that it ends."""
+"""Seconds after a round during which such a change does not count; twice as many each time. What has changed counts
+afterwards, since it may have been somebody else, unless they are more than ``_LONGEST``, so that it ends."""
+_LONGEST = 60.0
 _SOURCES = (".py", ".ipynb", ".toml")
 _BESIDE = ("fxlens.toml", "pyproject.toml", "fxlens.examples.toml")
 State = dict[str, object]
@@ -82,9 +84,11 @@ async def rounds(
                 start = time.perf_counter()
                 now = _state([*files(), *watched])
                 took = time.perf_counter() - start
-                if time.monotonic() < ended + patience:  # processes that are made ahead execute the code, too
+                rests = time.monotonic() < ended + patience  # processes that are made ahead execute the code, too
+                if rests and patience > _LONGEST:
                     before.update({path: now.get(path) for path in resting})
-                changed = {path for path in now.keys() | before.keys() if now.get(path) != before.get(path)}
+                looked = (now.keys() | before.keys()) - (resting if rests else set())
+                changed = {path for path in looked if now.get(path) != before.get(path)}
             around.changed(changed)
     finally:
         await pool.close()

@@ -32,7 +32,7 @@ _HEAD = re.compile(r"\s*(?:async\s+)?(class|def|if|elif|else|for|while|with|try|
 _FORWARD = re.compile(r"\s+def\s+forward\s*\(")
 _MODULES = (".py", ".so", ".pyd")
 _OFTEN = 3
-_PATIENCE = 5.0  # seconds
+_PATIENCE, _LONGEST = 5.0, 60.0  # seconds
 _MOST_BYTES = 1 << 20
 _OUTSIDE = re.compile(r"[^\s#)\]}]")  # starts a statement at module level
 _LIBRARY = re.compile(r"/(site-packages|dist-packages)/|/lib/python3\.\d+/")
@@ -136,6 +136,8 @@ class Document:
     counted_version: int | None = None
     looked: dict[str, tuple[str, object]] = field(default_factory=dict)
     """Where its code looked without reading, with what it saw."""
+    to_look_at: set[str] = field(default_factory=set)
+    """Files that change at each execution, and are looked at again later."""
     _unsteady: bool = False
     """Its last execution has changed what it looks at."""
     _at_rest: set[str] = field(default_factory=set)
@@ -143,7 +145,7 @@ class Document:
     _by_state: set[str] = field(default_factory=set)
     _moved: dict[str, int] = field(default_factory=dict)
     """At how many executions in a row these files that it reads have changed: it writes them itself, by torch.save."""
-    _patience: float = _PATIENCE
+    _patience: float = _PATIENCE / 2
     _kept_at: float = 0.0
     _told: set[str] = field(default_factory=set)
     """Files whose change has been told."""
@@ -194,7 +196,8 @@ class Document:
         data = {os.path.normpath(each) for each in record["files"] if _is_data(each)}
         self._moved = {path: self._moved.get(path, 0) + 1 for path in data if files.changed_since(path, began.of_files)}
         self._contents = {path: _content(path) for path in self._told & data - self._moved.keys()}
-        self._kept_at, self._patience = time.monotonic(), 2 * self._patience
+        changes_them = any(times >= _OFTEN for times in self._moved.values())
+        self._kept_at, self._patience = time.monotonic(), 2 * self._patience if changes_them else _PATIENCE / 2
         self.reached = source_nodes.files(record)
 
     def depends_on(self, path: str) -> bool:
@@ -224,12 +227,23 @@ class Document:
         """Whether a change of a file that is no source says nothing: its content is the same, or its code changes it at
         each execution and has just been executed. How long that counts doubles each time, so that it comes to an end
         whatever else executes it."""
-        if self._moved.get(path, 0) >= _OFTEN and time.monotonic() < self._kept_at + self._patience:
+        if self.rests(path):
             return True
         if _is_data(path):
             self._told.add(path)
         before = self._contents.get(path)
         return before is not None and before == _content(path)
+
+    def rests(self, path: str) -> bool:
+        """Whether a change of a file does not count now, since its code may have made it."""
+        often = self._moved.get(os.path.normpath(path), 0) >= _OFTEN
+        return often and time.monotonic() < self._kept_at + self._patience
+
+    def until_looked_again(self, path: str) -> float | None:
+        """Seconds after which it counts; None if it does now, or did so too often."""
+        if not self.rests(path) or self._patience > _LONGEST:
+            return None
+        return self._kept_at + self._patience - time.monotonic()
 
     def _is_another(self, path: str) -> bool:
         """Whether it was looked at, and is another one now."""

@@ -105,10 +105,23 @@ class Refreshing:
             elif other.task is not None and not other.task.done():
                 other.changed_meanwhile[path] = not if_changed or other.changed_meanwhile.get(path, False)
 
+    def _look_again(self, path: str, document: Document, seconds: float) -> None:
+        if path not in document.to_look_at:
+            document.to_look_at.add(path)
+            self._tasks.start(self._looked_again(path, document, seconds))
+
+    async def _looked_again(self, path: str, document: Document, seconds: float) -> None:
+        await asyncio.sleep(seconds + _MOMENT)
+        document.to_look_at.discard(path)
+        if self._files.documents.get(document.uri) is document:
+            self.schedule_dependents(path, 0.0)
+
     def _concerns(self, path: str, document: Document) -> bool:
         """Whether a change of this file, or of any in this folder, makes the record of a document out of date."""
         if document.record is None:
             return False
+        if (seconds := document.until_looked_again(path)) is not None:
+            self._look_again(path, document, seconds)
         # A new test has not been read yet, and may call one of the models.
         return document.depends_on(path) or from_tests.mentions(path, document.record["asked"], self._files.text_of)
 

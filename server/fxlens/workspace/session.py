@@ -197,7 +197,7 @@ class Session:
         """Whether the code of an open document has read this file, or may be reading it now."""
         if any(each.task is not None and not each.task.done() for each in self.documents.values()):
             return True
-        return any(each.depends_on(path) for each in self.documents.values())
+        return any(each.depends_on(path) or each.rests(path) for each in self.documents.values())
 
     def configuration_opened(self, path: str, text: str | None) -> None:
         """A project's configuration was opened with this text, or closed (None): unsaved text counts, too."""
