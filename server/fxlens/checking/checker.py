@@ -17,12 +17,11 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import captures as captures_job
-from fxlens.jobs import compare, fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_captures, with_compared, with_note, with_parts, with_read, without_graphs
+from fxlens.jobs import fix_all
+from fxlens.overlays import findings, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
-from fxlens.sources.files import Changed, began_now, read_source, write_source
+from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
@@ -33,7 +32,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
-from . import patch
+from . import patch, records
 from .cache import Cache
 from .files import folder_of, mentions_models
 
@@ -305,18 +304,18 @@ async def check_file(
                 await asked()
             lowering = options.lowering or _asks_for_lowering(options, project)
             said = _said(request, options, project)
-            record = await _record(pool, request, options, lowering, chosen.captures, said)
+            record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
                 fixed, patches, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write" and (now := _now(absolute, text)) != text:
                     text, request = now, replace(request, text=now)
                     said = _said(request, options, project)
-                    record = await _record(pool, request, options, lowering, chosen.captures, said)
+                    record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
             for note in refused:
                 record = with_note(record, note)
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
-            record = with_parts(record, said.parts(_names(record)))
+            record = with_parts(record, said.parts(records.names(record)))
     for each in project.problems:
         record = with_note(record, each)
     if notebook is not None:
@@ -355,59 +354,6 @@ def _said(request: Request, options: Options, project: Project) -> Said:
     return Said(cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0])
 
 
-def _names(record: Record) -> list[str]:
-    return [target["name"] for target in record["targets"]]
-
-
-async def _record(
-    pool: Pool,
-    request: Request,
-    options: Options,
-    lowering: bool = False,
-    captures: Sequence[str] = (),
-    said: Said | None = None,
-) -> Record:
-    """The record with checked fixes, from the cache if nothing has changed. Classes that are not known to be captured
-    are skipped, since their obstacles are not shown."""
-    captures = [each for each in captures if each != "fx"]
-    asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
-    record = options.cache.get(request, *asked) if options.cache else None
-    if record is None:
-        began = began_now()
-        record = await trace.run(pool, request)
-        not_judged: str | None = None
-        parts = said.parts(_names(record)) if said else {}
-        quiet = {name for name, part in parts.items() if part.limit == "hint"}
-        if options.verify:
-            record = with_note(*await verify.run(pool, request, record, without=quiet, every=options.every))
-            record = with_compared(record, await compare.run(pool, request, record, quiet))
-        if captures:
-            found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
-            record = with_note(
-                with_note(with_captures(record, found), not_asked), _without_inputs(request.path, record)
-            )
-            if options.verify:
-                more = await verify.run(pool, request, record, captures=True, without=quiet, every=options.every)
-                record = with_note(*more)
-        if lowering:
-            record, not_judged = await lowering_hints.run(pool, request, record)
-            record = with_note(record, not_judged)
-        if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, began, *asked[1:])
-    return record
-
-
-def _without_inputs(path: str, record: Record) -> str | None:
-    """Which models other captures could not be run on."""
-    names = [each["name"] for each in record["targets"] if each["construct"] and not each["inputs"]]
-    if not names:
-        return None
-    return (
-        f"{path}: captures other than fx were not run on {', '.join(names)}, since no example inputs are known; write "
-        f"them above the class: # fxlens: <- torch.randn(2, 3)"
-    )
-
-
 async def _fix(
     pool: Pool,
     request: Request,
@@ -423,7 +369,7 @@ async def _fix(
         if (text := options.written.get(key(request.path), request.text)) != request.text:
             # Fixes of a file that uses this one have changed it.
             request = replace(request, text=text)
-            record = await _record(pool, request, replace(options, verify=False))
+            record = await records.record_of(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
         patches, refused = {}, {}
         for path, text in sorted(fixed.texts.items()):

@@ -440,7 +440,10 @@ class Refreshing:
         if first is not None:
             await asyncio.wait([first])
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-        if found := await compare.run(pool, request, record):
+        found, note = await compare.run(pool, request, record)
+        if note:
+            log.info(note)
+        if found:
             self._lay_over(document, lambda record: with_compared(record, found))
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
