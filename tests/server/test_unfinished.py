@@ -137,13 +137,13 @@ def test_a_record_that_lacks_the_results_of_a_job_is_not_kept(tmp_path: Path):
         try:
             for kind in ("verify", "compare", "captures", "lowering_hints"):
                 Ending.without = kind
-                cache = Cache(sys.executable, tmp_path / "cache")
+                cache = Cache(Launch(sys.executable), tmp_path / "cache")
                 notes = await check(pool, cache)
                 assert any("no process can be started" in note for note in notes), kind
                 assert cache.hits == 0, kind
             Ending.without = ""
             for hits in (0, 1):
-                cache = Cache(sys.executable, tmp_path / "cache")
+                cache = Cache(Launch(sys.executable), tmp_path / "cache")
                 assert await check(pool, cache) == [] and cache.hits == hits
         finally:
             await pool.close()
