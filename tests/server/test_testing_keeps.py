@@ -1,14 +1,17 @@
 """``assert_captures`` in the process of the tests: it judges models that hold what cannot be copied, and leaves the
-model as it was."""
+model, the inputs and the random generators as they were."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
+import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fxlens.testing import NotCaptured, assert_captures
@@ -94,3 +97,46 @@ class Two(nn.Module):
 @pytest.mark.parametrize("other", [threading.Lock(), (each for each in range(3)), nested()])
 def test_inputs_that_cannot_be_copied_are_used(other: Any):
     assert_captures(Two(), (torch.ones(2).requires_grad_() * 2, other))
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+class Drawing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * random.random() + torch.rand_like(x) + float(np.random.rand())
+
+
+@pytest.mark.parametrize("options", [{}, {"export": True, "breaks": 9, "dynamic": True}], ids=["fx", "all"])
+@pytest.mark.parametrize("model", [Net(), Branching(), Drawing(), nn.Dropout()], ids=lambda each: type(each).__name__)
+def test_the_random_generators_go_on_as_before(model: nn.Module, options: dict[str, Any]):
+    x = torch.randn(4, 2)
+
+    def drawn() -> tuple[Any, ...]:
+        return torch.rand(2).tolist(), random.random(), np.random.rand()
+
+    for seed in (1, 2):
+        for asserted in (False, True):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)
+            if not asserted:
+                expected = drawn()
+                continue
+            with contextlib.suppress(NotCaptured):
+                assert_captures(model, x, **options)
+            assert drawn() == expected
+
+
+def test_what_others_hold_of_a_model_stays_its_own():
+    """Containers are the same objects, also after captures that restore them."""
+    model = Net(inner=nn.BatchNorm1d(2))
+    history = model.history = [1, 2]
+    names = model.names = {"a", "b"}
+    held = {(each, name): value for each in model.modules() for name, value in vars(each).items()}
+    assert_captures(model, torch.randn(4, 2), fx=False, export=True, breaks=0, dynamic=True)
+    assert {(each, name): value for each in model.modules() for name, value in vars(each).items()}.keys() == held.keys()
+    assert all(vars(each)[name] is value for (each, name), value in held.items())
+    assert model.history is history == [1, 2] and model.names is names == {"a", "b"}
