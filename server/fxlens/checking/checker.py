@@ -247,12 +247,14 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
         await knowledge.start()
         for each, other in {**around.unsaved, module: text}.items():
             knowledge.update(each, other)
+    known = await knowledge.of_file(module)
     return Request(
         path=path,
         text=text,
         folder=own,
         overlays={each: other for each, other in around.unsaved.items() if each != path},
-        known=await knowledge.of_file(module),
+        known=knowledge.recorded_for(module) if known is None else known,
+        indexed=known is not None,
         config_targets=project.targets_of(path),
         leaf_modules=project.leaf_modules,
         tracer=project.tracer,
@@ -302,7 +304,7 @@ async def check_file(
             request = replace(request, limits=options.limits)
             if asked is not None:
                 await asked()
-            lowering = options.lowering or _asks_for_lowering(options, project)
+            lowering = options.lowering or records.asks_for_lowering(options, project)
             said = _said(request, options, project)
             record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
@@ -311,7 +313,7 @@ async def check_file(
                     text, request = now, replace(request, text=now)
                     said = _said(request, options, project)
                     record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
-            for note in refused:
+            for note in [*refused, *([] if request.indexed else [_not_indexed(request.folder)])]:
                 record = with_note(record, note)
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
@@ -344,14 +346,18 @@ def _files_with_fixes(record: Record) -> list[str]:
     return sorted({each["span"]["file"] for each in found if each["span"]})
 
 
-def _asks_for_lowering(options: Options, project: Project) -> bool:
-    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
-    return any(code.startswith("FX4") for code in named)
-
-
 def _said(request: Request, options: Options, project: Project) -> Said:
     written = targets.written(request.text) | request.config_targets.keys()
-    return Said(cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0])
+    scope = options.scope or project.scope or SCOPES[0]
+    # An error must not become a warning because nobody could say who captures the class.
+    return Said(cast(dict[str, Known], request.known), written, scope=scope if request.indexed else "all")
+
+
+def _not_indexed(folder: str | None) -> str:
+    return (
+        f"the index of {folder} ended again and again, or cannot be started: how other files construct and capture "
+        "classes is not known, so all of them are taken for ones that are meant to be captured. Check again"
+    )
 
 
 async def _fix(

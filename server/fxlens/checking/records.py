@@ -16,6 +16,8 @@ from fxlens.sources.files import began_now
 from fxlens.sources.roles import Said
 
 if TYPE_CHECKING:
+    from fxlens.config.project import Project
+
     from .checker import Options
 
 
@@ -59,6 +61,11 @@ async def record_of(
     if options.cache and not any(isinstance(note, Unfinished) for note in notes):
         options.cache.put(request, options.verify, record, began, *asked[1:])
     return record
+
+
+def asks_for_lowering(options: Options, project: Project) -> bool:
+    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
+    return any(code.startswith("FX4") for code in named)
 
 
 def names(record: Record) -> list[str]:

@@ -279,7 +279,8 @@ class Refreshing:
             return
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)
-        found = await knowledge.of_file(path)
+        if (found := await knowledge.of_file(path)) is None:  # no index any more
+            found = document.known or knowledge.recorded_for(path)
         await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
         document.known = found
