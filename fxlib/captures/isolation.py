@@ -21,12 +21,13 @@ _LARGEST = 50_000_000  # elements of buffers; larger ones are neither copied nor
 @contextlib.contextmanager
 def restored(module: torch.nn.Module) -> Iterator[None]:
     """Restore a module's attributes, buffers and training mode, plain globals of the files that define it, and torch's
-    random state."""
-    held: list[tuple[Any, dict[str, Any]]] = []
+    random state. Attributes are the same objects afterwards: others may hold them, too."""
+    held: list[tuple[Any, dict[str, Any], list[tuple[Any, list[Any]]]]] = []
     values: list[tuple[torch.Tensor, torch.Tensor]] = []
     left = _LARGEST
     for each in module.modules():
-        held.append((each, {name: _shallow(value) for name, value in vars(each).items()}))
+        containers = [value for value in vars(each).values() if type(value) in (dict, list, set)]
+        held.append((each, dict(vars(each)), [(value, _items(value)) for value in containers]))
         for buffer in each._buffers.values():
             if buffer is not None and buffer.device.type != "meta" and buffer.numel() <= left:
                 left -= buffer.numel()
@@ -37,9 +38,11 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for each, attributes in held:
+        for each, attributes, contents in held:
             vars(each).clear()
-            vars(each).update({name: _shallow(value) for name, value in attributes.items()})
+            vars(each).update(attributes)
+            for container, items in contents:
+                _refill(container, items)
         for scope, constants in plain:
             scope.update(constants)
         for buffer, value in values:
@@ -54,8 +57,20 @@ def _globals(module: torch.nn.Module) -> dict[str, Any] | None:
     return function.__globals__ if function is not None else None
 
 
-def _shallow(value: Any) -> Any:
-    return value.copy() if type(value) in (dict, list, set) else value
+def _items(container: Any) -> list[Any]:
+    """The elements of a container, or the keys and values in turn."""
+    return [each for pair in container.items() for each in pair] if type(container) is dict else [*container]
+
+
+def _refill(container: Any, items: list[Any]) -> None:
+    """Give a container the items that it had, unless it has them still."""
+    if [*map(id, _items(container))] == [*map(id, items)]:
+        return
+    container.clear()
+    if type(container) is list:
+        container.extend(items)
+    else:
+        container.update(zip(items[::2], items[1::2], strict=True) if type(container) is dict else items)
 
 
 def copied(values: Any) -> Any:

@@ -6,7 +6,7 @@ import copy
 import copyreg
 import functools
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,12 +36,12 @@ def _functions_of(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if callable(getattr(kind, name, None)))
 
 
-def copy_of(model: nn.Module, sharing: bool = False) -> Any:
+def copy_of(model: nn.Module, sharing: bool = False, shared: Iterable[Any] = ()) -> Any:
     """A deep copy. Computed tensors, such as the weight of ``weight_norm``, are copied without their autograd history.
 
     With ``sharing`` the copy shares the model's parameters, which is fast and takes no memory; the caller must restore
-    their values."""
-    memo: dict[int, Any] = {id(each): each for each in model.parameters()} if sharing else {}
+    their values. It also shares the objects ``shared``."""
+    memo: dict[int, Any] = {id(each): each for each in (*shared, *(model.parameters() if sharing else ()))}
     for module in model.modules():
         for value in (*vars(module).values(), *module.buffers(recurse=False)):
             if isinstance(value, torch.Tensor) and not value.is_leaf:
@@ -66,6 +66,8 @@ def _computed(container: Any, depth: int = 4) -> Iterator[torch.Tensor]:
 def copy_with(memo: dict[int, Any], model: nn.Module) -> Any:
     """``copy.deepcopy(model, memo)``, but much faster unless a class customizes copying: most attributes of a module
     are plain values and a dozen empty tables of hooks."""
+    if id(model) in memo:
+        return memo[id(model)]
     modules = list(model.modules())
     kinds: set[type] = {type(each) for each in modules}
     if not all(map(_is_copied_plainly, kinds)) or any(

@@ -283,7 +283,7 @@ def test_a_time_that_is_still_to_come_is_no_change(tmp_path: Path, monkeypatch: 
     os.utime(tmp_path / "net.py", (2e9, 2e9))
     time.sleep(0.06)  # resolution of the file system's clock
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cache = Cache(sys.executable)
+    cache = Cache(Launch(sys.executable))
     options = Options(Launch(find_python("", None), str(tmp_path)), cache=cache, verify=False)
 
     async def seen() -> int:

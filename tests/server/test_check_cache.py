@@ -14,6 +14,7 @@ from check_command import fxlens
 
 def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     from fxlens.checking.cache import Cache
+    from fxlens.host.launch import Launch
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
     from fxlens.sources.files import began_now
@@ -21,18 +22,20 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     helper = tmp_path / "helper.py"
     helper.write_text("A = 1\n")
     began = helper.stat().st_ctime_ns + 1
-    cache = Cache(sys.executable, tmp_path / "cache")
+    cache = Cache(Launch(sys.executable), tmp_path / "cache")
     request = Request(str(tmp_path / "net.py"), "text")
     record = {**empty_record(request.path), "files": [str(helper)]}
     assert cache.get(request, True) is None
     cache.put(request, True, record, began)
     assert cache.get(request, True) == record
-    now = Cache(sys.executable, tmp_path / "cache")
+    now = Cache(Launch(sys.executable), tmp_path / "cache")
     assert now.may_have(request.path, "text") and not now.may_have(request.path, "other")
     (tmp_path / "package").mkdir()
-    assert Cache(sys.executable, tmp_path / "cache").get(request, True) == record
+    assert Cache(Launch(sys.executable), tmp_path / "cache").get(request, True) == record
     (tmp_path / "package" / "__init__.py").touch()
-    assert Cache(sys.executable, tmp_path / "cache").get(request, True) is None, "it may come before what was imported"
+    assert Cache(Launch(sys.executable), tmp_path / "cache").get(request, True) is None, (
+        "it may come before what was imported"
+    )
     (tmp_path / "package" / "__init__.py").unlink()
     assert cache.get(request, False) is None
     assert cache.get(Request(request.path, "other"), True) is None
@@ -53,59 +56,6 @@ def test_records_of_unchanged_files_are_kept(tmp_path: Path):
     for path in (tmp_path / "cache").iterdir():
         path.write_text("[broken")
     assert cache.get(request, True) is None
-
-
-def test_the_cache_knows_an_interpreter_by_what_is_installed_and_not_by_times(tmp_path: Path):
-    from fxlens.checking.cache import environment_of
-
-    python = tmp_path / "bin" / "python"
-    record = tmp_path / "lib" / "python3.12" / "site-packages" / "torch-2.13.0.dist-info" / "RECORD"
-    for path in (python, record):
-        path.parent.mkdir(parents=True)
-        path.write_text("torch/__init__.py,sha256=a,1\n")
-    before = environment_of(str(python))
-    os.utime(record, (1, 1))
-    os.utime(record.parents[1], (1, 1))
-    assert environment_of(str(python)) == before
-    record.write_text("torch/__init__.py,sha256=b,1\n")
-    assert environment_of(str(python)) != before
-
-
-def test_it_knows_debians_packages_and_those_of_the_system_below_a_virtual_environment(tmp_path: Path):
-    from fxlens.checking.cache import environment_of
-
-    python, home = tmp_path / "venv" / "bin" / "python", tmp_path / "usr"
-    python.parent.mkdir(parents=True)
-    python.touch()
-    (home / "bin").mkdir(parents=True)
-    (python.parents[1] / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\ninclude-system-site-packages = true\n")
-    before = environment_of(str(python))
-    (home / "lib" / "python3" / "dist-packages" / "torch-2.13.0.egg-info").mkdir(parents=True)
-    assert (now := environment_of(str(python))) != before
-    (python.parents[1] / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\ninclude-system-site-packages = false\n")
-    assert environment_of(str(python)) == before != now
-
-
-def test_packages_behind_a_script_or_a_link_count(tmp_path: Path):
-    """As those behind the `python` of pyenv, which starts the one of the folder."""
-    from fxlens.checking.cache import environment_of
-
-    installed = tmp_path / "3.11" / "lib" / "python3.11" / "site-packages" / "kit-1.0.dist-info"
-    installed.mkdir(parents=True)
-    real = tmp_path / "3.11" / "bin" / "python"
-    real.parent.mkdir()
-    real.write_text("")
-    link, script = tmp_path / "bin" / "python", tmp_path / "shims" / "python"
-    for each in (link, script):
-        each.parent.mkdir()
-    link.symlink_to(real)
-    script.write_text(f"#!/bin/sh\necho {tmp_path / '3.11'}\n")
-    script.chmod(0o755)
-    before = [environment_of(str(each)) for each in (link, script)]
-    (installed / "RECORD").write_text("kit/__init__.py,sha256=1,\n")
-    assert all(environment_of(str(each)) != old for each, old in zip((link, script), before, strict=True))
-    script.write_text(f"#!/bin/sh\necho {tmp_path / '3.12'}\n")
-    assert environment_of(str(script)) != before[1]
 
 
 DEPENDENT = """\

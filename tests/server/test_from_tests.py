@@ -127,6 +127,7 @@ def test_check_traces_with_what_the_tests_say(project: Path):
 
 def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
     from fxlens.checking.cache import Cache
+    from fxlens.host.launch import Launch
     from fxlens.ipc.request import Request
     from fxlens.record import empty_record
     from fxlens.sources.files import began_now
@@ -136,7 +137,7 @@ def test_a_record_holds_while_no_test_says_anything_new(tmp_path: Path):
     record = {**empty_record(request.path), "asked": ["Net"]}
 
     def cache() -> Cache:
-        return Cache(sys.executable, tmp_path / "cache")
+        return Cache(Launch(sys.executable), tmp_path / "cache")
 
     cache().put(request, True, record, began_now())
     (tmp_path / "tests" / "test_other.py").write_text("from other import Gate\n")

@@ -21,6 +21,7 @@ from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.fixes.resize import Resize
+from fxlib.ir.copies import value_copy
 from fxlib.ir.leaves import map_tensors, tensors_in, write_back
 from fxlib.ir.modules import copy_of
 
@@ -183,7 +184,7 @@ def run(
 ) -> Outcome:
     """Call a module on copies of the inputs, under one ``seed``, and record everything that can be compared: with
     ``gradients`` those of the parameters, with ``of_inputs`` those of the inputs, too."""
-    given_args, given_kwargs = copy.deepcopy((args, kwargs))
+    given_args, given_kwargs = value_copy((args, kwargs))
     wanted = {f"parameter {n}": p for n, p in model.named_parameters() if p.requires_grad} if gradients else {}
     if of_inputs:
         leaves = {id(each): each for each in tensors_in(given_args, given_kwargs) if each.is_floating_point()}

@@ -1,9 +1,10 @@
 """Records of files that have not changed, kept in the user's cache folder for ``fxlens check``.
 
 A record is reused if the file, every file that it imported, read or looked for, the environment variables that it
-read, the tests that may construct and call its models, the project's configuration, the interpreter with its packages,
-and FX Lens itself are unchanged. Records after a process's death, a failed import or a missing torch are not kept, nor
-are those of code that writes what it reads. Records are JSON; nothing read from here is ever executed.
+read, the tests that may construct and call its models, the project's configuration, the folder in which its code runs,
+the limits, the interpreter with its packages, and FX Lens itself are unchanged. Records after a process's death, a
+failed import or a missing torch are not kept, nor are those of code that writes what it reads. Records are JSON;
+nothing read from here is ever executed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fxlens.host.installed import packages_of, roots_of
-from fxlens.host.launch import PACKAGE, fxlib_folder
+from fxlens.host.launch import PACKAGE, Launch, fxlib_folder
 from fxlens.ipc.request import Request
 from fxlens.not_judged import PASSING
 from fxlens.overlays import groups
@@ -39,9 +40,10 @@ _OF_SHELLS = ("_", "OLDPWD", "SHLVL")
 
 
 class Cache:
-    """Records by content, for one interpreter, whose `environment_of` may be known.  ``hits`` counts the hits."""
+    """Records by content, of jobs that ``launch`` starts, whose `environment_of` may be known.  ``hits`` counts the
+    hits."""
 
-    def __init__(self, python: str, where: Path | None = None, installed: list[Any] | None = None) -> None:
+    def __init__(self, launch: Launch, where: Path | None = None, installed: list[Any] | None = None) -> None:
         self.where = where or cache_folder("records")
         self.hits = 0
         self._near: dict[tuple[str, str | None], list[str]] = {}
@@ -49,7 +51,9 @@ class Cache:
         self._names: dict[str, str | None] = {}
         self._variables: dict[str, str | None] = {}
         self._there: set[str] | None = None
-        self._environment = _digest([installed or environment_of(python), _state_of([PACKAGE, fxlib_folder()])])
+        # Relative paths that the code reads are those of this folder.
+        self._folder = os.path.realpath(launch.folder or os.getcwd())
+        self._environment = _digest([installed or environment_of(launch.python), _state_of([PACKAGE, fxlib_folder()])])
 
     def may_have(self, path: str, text: str) -> bool:
         """Whether there is a record of this text; it may be out of date."""
@@ -163,6 +167,7 @@ class Cache:
     def _path(self, request: Request, verified: bool, lowering: bool, captures: Sequence[str]) -> Path:
         asked: list[Any] = [request.path, request.text, request.folder, request.config_targets, request.leaf_modules]
         asked += [request.tracer, request.known, verified, lowering, *captures]
+        asked += [self._folder, request.limits.deadline, request.limits.memory]
         return self.where / f"{self._of_text(request.path, request.text)}-{_digest([self._environment, *asked])}.json"
 
     def _of_text(self, path: str, text: str) -> str:

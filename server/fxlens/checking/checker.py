@@ -17,12 +17,11 @@ from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.ipc.request import Limits, Request
-from fxlens.jobs import captures as captures_job
-from fxlens.jobs import compare, fix_all, lowering_hints, trace, verify
-from fxlens.overlays import findings, with_captures, with_compared, with_note, with_parts, with_read, without_graphs
+from fxlens.jobs import fix_all
+from fxlens.overlays import findings, with_note, with_parts, with_read, without_graphs
 from fxlens.record import Finding, Node, Record, Span, empty_record, finding
 from fxlens.sources import positions, targets
-from fxlens.sources.files import Changed, began_now, read_source, write_source
+from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
@@ -33,7 +32,7 @@ from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
-from . import patch
+from . import patch, records
 from .cache import Cache
 from .files import folder_of, mentions_models
 
@@ -248,12 +247,14 @@ async def request_for(path: str, text: str, folder: str | None, around: Surround
         await knowledge.start()
         for each, other in {**around.unsaved, module: text}.items():
             knowledge.update(each, other)
+    known = await knowledge.of_file(module)
     return Request(
         path=path,
         text=text,
         folder=own,
         overlays={each: other for each, other in around.unsaved.items() if each != path},
-        known=await knowledge.of_file(module),
+        known=knowledge.recorded_for(module) if known is None else known,
+        indexed=known is not None,
         config_targets=project.targets_of(path),
         leaf_modules=project.leaf_modules,
         tracer=project.tracer,
@@ -303,20 +304,20 @@ async def check_file(
             request = replace(request, limits=options.limits)
             if asked is not None:
                 await asked()
-            lowering = options.lowering or _asks_for_lowering(options, project)
+            lowering = options.lowering or records.asks_for_lowering(options, project)
             said = _said(request, options, project)
-            record = await _record(pool, request, options, lowering, chosen.captures, said)
+            record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
                 fixed, patches, refused = await _fix(pool, request, record, options, chosen, project)
                 if options.fix == "write" and (now := _now(absolute, text)) != text:
                     text, request = now, replace(request, text=now)
                     said = _said(request, options, project)
-                    record = await _record(pool, request, options, lowering, chosen.captures, said)
-            for note in refused:
+                    record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
+            for note in [*refused, *([] if request.indexed else [_not_indexed(request.folder)])]:
                 record = with_note(record, note)
             if names := unjudged(record):
                 record = with_read(record, names, analyse(text, absolute, names))
-            record = with_parts(record, said.parts(_names(record)))
+            record = with_parts(record, said.parts(records.names(record)))
     for each in project.problems:
         record = with_note(record, each)
     if notebook is not None:
@@ -345,66 +346,17 @@ def _files_with_fixes(record: Record) -> list[str]:
     return sorted({each["span"]["file"] for each in found if each["span"]})
 
 
-def _asks_for_lowering(options: Options, project: Project) -> bool:
-    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
-    return any(code.startswith("FX4") for code in named)
-
-
 def _said(request: Request, options: Options, project: Project) -> Said:
     written = targets.written(request.text) | request.config_targets.keys()
-    return Said(cast(dict[str, Known], request.known), written, scope=options.scope or project.scope or SCOPES[0])
+    scope = options.scope or project.scope or SCOPES[0]
+    # An error must not become a warning because nobody could say who captures the class.
+    return Said(cast(dict[str, Known], request.known), written, scope=scope if request.indexed else "all")
 
 
-def _names(record: Record) -> list[str]:
-    return [target["name"] for target in record["targets"]]
-
-
-async def _record(
-    pool: Pool,
-    request: Request,
-    options: Options,
-    lowering: bool = False,
-    captures: Sequence[str] = (),
-    said: Said | None = None,
-) -> Record:
-    """The record with checked fixes, from the cache if nothing has changed. Classes that are not known to be captured
-    are skipped, since their obstacles are not shown."""
-    captures = [each for each in captures if each != "fx"]
-    asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
-    record = options.cache.get(request, *asked) if options.cache else None
-    if record is None:
-        began = began_now()
-        record = await trace.run(pool, request)
-        not_judged: str | None = None
-        parts = said.parts(_names(record)) if said else {}
-        quiet = {name for name, part in parts.items() if part.limit == "hint"}
-        if options.verify:
-            record = with_note(*await verify.run(pool, request, record, without=quiet, every=options.every))
-            record = with_compared(record, await compare.run(pool, request, record, quiet))
-        if captures:
-            found, not_asked = await captures_job.run(pool, request, record, _names(record), captures)
-            record = with_note(
-                with_note(with_captures(record, found), not_asked), _without_inputs(request.path, record)
-            )
-            if options.verify:
-                more = await verify.run(pool, request, record, captures=True, without=quiet, every=options.every)
-                record = with_note(*more)
-        if lowering:
-            record, not_judged = await lowering_hints.run(pool, request, record)
-            record = with_note(record, not_judged)
-        if options.cache and not not_judged:
-            options.cache.put(request, options.verify, record, began, *asked[1:])
-    return record
-
-
-def _without_inputs(path: str, record: Record) -> str | None:
-    """Which models other captures could not be run on."""
-    names = [each["name"] for each in record["targets"] if each["construct"] and not each["inputs"]]
-    if not names:
-        return None
+def _not_indexed(folder: str | None) -> str:
     return (
-        f"{path}: captures other than fx were not run on {', '.join(names)}, since no example inputs are known; write "
-        f"them above the class: # fxlens: <- torch.randn(2, 3)"
+        f"the index of {folder} ended again and again, or cannot be started: how other files construct and capture "
+        "classes is not known, so all of them are taken for ones that are meant to be captured. Check again"
     )
 
 
@@ -423,7 +375,7 @@ async def _fix(
         if (text := options.written.get(key(request.path), request.text)) != request.text:
             # Fixes of a file that uses this one have changed it.
             request = replace(request, text=text)
-            record = await _record(pool, request, replace(options, verify=False))
+            record = await records.record_of(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
         patches, refused = {}, {}
         for path, text in sorted(fixed.texts.items()):

@@ -54,7 +54,7 @@ async def rounds(
             if (now_installed := environment_of(options.launch.python)) != installed:
                 await pool.restart()  # its processes have imported what was installed before
                 installed = now_installed
-            fresh = replace(options, cache=Cache(options.launch.python, installed=installed) if options.cache else None)
+            fresh = replace(options, cache=Cache(options.launch, installed=installed) if options.cache else None)
             results = [result async for result in check_files(pool, paths, fresh, around)]
             read = {path for result in results for path in result.record["files"]}
             own = {path for result in results for path in result.record["written"]}

@@ -297,7 +297,7 @@ def _chosen(arguments: argparse.Namespace) -> Options:
     launch = options.launch(arguments)
     return Options(
         launch=launch,
-        cache=None if arguments.no_cache else Cache(launch.python),
+        cache=None if arguments.no_cache else Cache(launch),
         jobs=arguments.jobs,
         limits=options.limits(arguments),
         select=arguments.select,

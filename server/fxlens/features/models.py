@@ -62,7 +62,7 @@ def register(server: FxLensServer) -> None:
 async def _checked(ls: FxLensServer, folder: str, files: list[str]) -> AsyncGenerator[Checked]:
     """Check the files of a folder in separate processes, so that open documents do not wait for them."""
     settings, launch = ls.session.settings_for(folder), ls.session.launch_for(folder)
-    cache = Cache(launch.python)
+    cache = Cache(launch)
     options = Options(
         launch=launch,
         jobs=settings.jobs,

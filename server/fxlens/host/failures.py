@@ -20,6 +20,7 @@ _DOING = {
     "inputs": "making its example inputs",
     "trace": "being traced",
     "verify": "checking a fix",
+    "compare": "running beside its graph",
     "check": "being checked for lowering",
     "finish": "finishing",
     "export": "being exported",

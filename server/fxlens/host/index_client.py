@@ -20,13 +20,15 @@ _START = (
 )
 _LONGEST_LINE = 1 << 26
 _MOST_STARTS = 3
+_TRIES = 2
+"""Of a question.  The process may have died of it, and others need the next one."""
 _MOST_WAITING = 4 << 20
 """Limit of unread bytes; beyond it, only the last text of each file is kept."""
 
 
 class IndexClient:
     """One index process for one folder.  Methods may be called at any time. A process that died is restarted a few
-    times, and has no answers until its index is built."""
+    times; the next one gets the editor's texts again, and what was asked waits for it."""
 
     def __init__(self, root: str, exclude: tuple[str, ...] = (), store: str = "") -> None:
         self.root, self.exclude, self.store = root, exclude, store
@@ -38,10 +40,12 @@ class IndexClient:
         self._last = 0
         self._starts = 0
         self._later: dict[str, str | None] = {}
+        self._texts: dict[str, str] = {}  # those of the editor that are told so far
 
     async def start(self) -> None:
         """Starts the process; it starts building at once."""
         self._starts += 1
+        self._later = {**self._texts, **self._later}
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         command = [sys.executable, "-I", "-c", _START, str(_HERE.parents[2]), self.root]
         try:
@@ -65,10 +69,24 @@ class IndexClient:
         """Report a change of a file on disk (``text`` is None) or in the editor."""
         self._later.pop(path, None)
         self._later[path] = text
+        if text is None:
+            self._texts.pop(path, None)
+        else:
+            self._texts[path] = text
         self._send_later()
 
     async def answers(self, path: str) -> dict[str, Any] | None:
-        """The index's entries for the classes of a file; None if there is no index."""
+        """The index's entries for the classes of a file; None if there is no index. If the process dies of something
+        else meanwhile, the next one is asked."""
+        for _ in range(_TRIES):
+            reader = self._reader
+            if (answer := await self._asked(path)) is not None or reader is None:
+                return answer
+            await asyncio.wait({reader})  # it ends when the next process has been started, or none is
+        return None
+
+    async def _asked(self, path: str) -> dict[str, Any] | None:
+        """The answer of the process that runs now; None if it dies."""
         self._last += 1
         self._send_later(all_of_it=True)
         future = asyncio.get_running_loop().create_future()
@@ -119,15 +137,18 @@ class IndexClient:
             log.exception("the index said something that cannot be read")
         finally:
             self._end()
-        if self._process is process and self._starts < _MOST_STARTS:
+        if self._process is not process:
+            return
+        again = self._starts < _MOST_STARTS
+        if again:
             log.warning("the index of %s ended and is started again", self.root)
-            await self._start_again(process)
-
-    async def _start_again(self, process: asyncio.subprocess.Process) -> None:
+        else:
+            log.warning("the index of %s ended %d times and is not started again", self.root, self._starts)
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-        if self._process is process:
+        self._end()  # what was asked meanwhile
+        if again and self._process is process:
             await self.start()
 
     def _end(self) -> None:

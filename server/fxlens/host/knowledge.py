@@ -41,13 +41,15 @@ class Knowledge:
             self._starting = asyncio.get_running_loop().create_task(self._index.start())
         await asyncio.shield(self._starting)
 
-    async def of_file(self, path: str) -> dict[str, Known]:
-        """Knowledge of the classes of a file, once the index is built."""
+    async def of_file(self, path: str) -> dict[str, Known] | None:
+        """Knowledge of the classes of a file, once the index is built; None if there is no index, and so nothing is
+        known but `recorded_for`."""
         await self.start()
         answer = await self._index.answers(path)
         await self.read_recorded()
-        found = known.from_index(answer["answers"], path, self.folder) if answer else {}
-        return known.merged(self.recorded_for(path), found)
+        if answer is None:
+            return None
+        return known.merged(self.recorded_for(path), known.from_index(answer["answers"], path, self.folder))
 
     def recorded_for(self, path: str) -> dict[str, Known]:
         """The entries of recorded runs, which need no index. While they are read again, those before."""

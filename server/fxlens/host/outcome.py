@@ -27,6 +27,11 @@ class Failed(Exception):
     """A job on request has no result; the text is for the user."""
 
 
+class Unfinished(str):
+    """A sentence for the user: a job did not come to its end, for a reason that the next one may not have. What lacks
+    its results is never kept."""
+
+
 @dataclass
 class Outcome:
     """``end`` is ``done``, ``exit`` (the process ended by itself), ``timeout`` (of a step), ``overtime`` (of all steps

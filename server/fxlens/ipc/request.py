@@ -41,6 +41,8 @@ class Request:
     tracer: Tracer | None = None
     known: Mapping[str, object] = field(default_factory=dict)
     """Knowledge of the file's classes from the rest of the workspace (``sources.known``)."""
+    indexed: bool = True
+    """Whether that includes the index's. Without it, nobody knows which classes are meant to be captured."""
     cursor: str = ""
     """The class at the cursor, which is traced first."""
     batch: str = ""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from fxlens.host.failures import explain
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.outcome import Unfinished, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import Captured
@@ -241,6 +241,7 @@ async def run(
     asked = [each for each in ORDER if each in captures or (each == "shapes" and "export" in captures)]
     found: dict[str, Captured] = {}
     note: str | None = None
+    not_run = f"{request.path}: torch.export and torch.compile could not be run on its models"
 
     def collect(event: Json) -> None:
         nonlocal note
@@ -249,7 +250,7 @@ async def run(
             found[name] = {"verdicts": event["verdicts"], "findings": event["findings"], "also": event["also"]}
             on_change(name, found[name])
         elif event.get("event") == "failed":
-            note = f"{request.path}: torch.export and torch.compile could not be run on its models: {event['message']}"
+            note = Unfinished(f"{not_run}: {event['message']}")
             log.warning("asking torch about %s failed: %s", request.path, event["detail"])
 
     limits = replace(request.limits, deadline=max(request.limits.deadline, _LEAST_SECONDS))
@@ -259,13 +260,13 @@ async def run(
         try:
             outcome = await pool.run(message, limits, collect, captures=True)
         except WorkerUnavailable as error:
-            return found, str(error)
+            return found, Unfinished(f"{not_run}: {error}")
         at = outcome.step.get("target")
         if outcome.end == "done":
             break
         ended = explain(outcome, replace(request, limits=limits))
         if at not in left:
-            note = f"{request.path}: torch.export and torch.compile could not be run on its models: {ended['message']}"
+            note = Unfinished(f"{not_run}: {ended['message']}")
             break
         # The current model ended the process, or used up the time: keep its other verdicts and continue with the next
         # model.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.failures import explain
+from fxlens.host.outcome import Unfinished, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import Compared
@@ -42,7 +43,8 @@ class Model(TypedDict):
 
 
 def work(job: Job) -> None:
-    """Events: ``compared`` with the finding of each model that differs from its graph."""
+    """Events: ``compared`` for each model, with its finding, or None if it does not differ from its graph or cannot be
+    compared. Models for which there is no time have no event; the first always has some."""
     from fxlens.worker import alone, render, scope, user_file
     from fxlens.worker.construct import without_what_it_lacks
     from fxlib.diagnosis.comparison.of_example import Comparing
@@ -68,48 +70,79 @@ def work(job: Job) -> None:
     job.step("import")
     with loaded() as namespace:
         comparing = Comparing(namespace, loaded, tracing, without_what_it_lacks, _LARGEST)
-        for model in models:
-            if unhindered() > until:
+        for number, model in enumerate(models):
+            if number and unhindered() > until:
                 break
             job.announce("compare", model["name"], model["line"])
             with alone.where(model["alone"]):
                 found = comparing.compare(model["construct"], model["inputs"], model["training"])
-            if found is not None:
-                job.send("compared", target=model["name"], finding=render.finding(found, model["name"]))
+            finding = None if found is None else render.finding(found, model["name"])
+            job.send("compared", target=model["name"], finding=finding)
 
 
 # On the server
 
 
-async def run(pool: Pool, request: Request, record: Record, without: Collection[str] = ()) -> dict[str, Compared]:
-    """The results of comparing the file's traced models, by name; without the targets in ``without``."""
+async def run(
+    pool: Pool, request: Request, record: Record, without: Collection[str] = (), rounds: int = 3
+) -> tuple[dict[str, Compared], Unfinished | None]:
+    """The results of comparing the file's traced models, by name, without the targets in ``without``; and a sentence
+    for the user if not all of them were compared.
+
+    There are ``rounds`` jobs at most: models for which one has no time are left to the next, and one that ends the
+    process does not cost the others their comparison.
+    """
     models = [
         _model(target) for target in record["targets"] if target["name"] not in without and _is_comparable(target)
     ]
-    if not models:
-        return {}
+    left = {each["name"]: each for each in models[::-1]}  # models that contain others come first
     found: dict[str, Finding] = {}
+    lost: dict[str, str] = {}
+    failed = ""
 
     def collect(event: Json) -> None:
+        nonlocal failed
         if event.get("event") == "compared":
-            found[event["target"]] = event["finding"]
+            left.pop(event["target"], None)
+            if event["finding"] is not None:
+                found[event["target"]] = event["finding"]
         elif event.get("event") == "failed":
+            failed = event["message"]
             log.warning("comparing the models of %s failed: %s", request.path, event["detail"])
 
-    try:
-        # Models that contain others come first.
-        message = request.message("compare", models=models[::-1])
-        outcome = await pool.run(message, request.limits, collect, background=True)
-    except WorkerUnavailable:
-        return {}
-    if outcome.end != "done":
-        log.warning(
-            "%s: not all of its models were run beside their graphs, so a difference that no rule knows is not found "
-            "(ended early: %s, status %s)",
-            *(request.path, outcome.end, outcome.status),
-        )
+    why = ""
+    for _ in range(rounds):
+        if not left or failed:
+            break
+        message = request.message("compare", models=[*left.values()])
+        try:
+            outcome = await pool.run(message, request.limits, collect, background=True)
+        except WorkerUnavailable as error:
+            why = str(error)
+            break
+        if outcome.end == "done":
+            why = failed or "there was no time left"
+            continue
+        why = explain(outcome, request)["message"]
+        at = outcome.step.get("target")
+        if at not in left:
+            break
+        del left[at]  # it would end the next process, too
+        lost[at] = why
     by_name = {target["name"]: target for target in record["targets"]}
-    return {name: _laid(by_name[name], each) for name, each in found.items()}
+    results = {name: _laid(by_name[name], each) for name, each in found.items()}
+    return results, _not_compared(request.path, {**lost, **dict.fromkeys(left, why)})
+
+
+def _not_compared(path: str, lost: Mapping[str, str]) -> Unfinished | None:
+    """The sentence about models that were not compared, with the reason of each."""
+    if not lost:
+        return None
+    whom = "its graph" if len(lost) == 1 else "their graphs"
+    return Unfinished(
+        f"{path}: {', '.join(lost)} could not be run beside {whom}, so a difference that no rule knows is not found: "
+        f"{'; '.join(dict.fromkeys(lost.values()))}"
+    )
 
 
 def _is_comparable(target: Target) -> bool:

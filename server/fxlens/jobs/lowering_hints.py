@@ -8,7 +8,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.outcome import Unfinished, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import with_lowering
@@ -116,17 +116,17 @@ async def run(pool: Pool, request: Request, record: Record) -> tuple[Record, str
         if event.get("event") == "lowering":
             found[event["target"]] = event["findings"]
         elif event.get("event") == "note":
-            note = event["text"]
+            note = Unfinished(event["text"])
         elif event.get("event") == "failed":
-            note = f"{request.path} could not be checked for lowering: {event['message']}"
+            note = Unfinished(f"{request.path} could not be checked for lowering: {event['message']}")
             log.warning("checking %s for lowering failed: %s", request.path, event["detail"])
 
     try:
         message = request.message("lowering_hints", models=models)
         outcome = await pool.run(message, request.limits, collect, background=True)
-    except WorkerUnavailable:
-        return record, None
+    except WorkerUnavailable as error:
+        return record, Unfinished(f"{request.path} could not be checked for lowering: {error}")
     if outcome.end != "done":
-        note = f"{request.path}: the check for lowering ended early ({outcome.end})"
+        note = Unfinished(f"{request.path}: the check for lowering ended early ({outcome.end})")
         log.warning("checking %s for lowering ended with %s %s", request.path, outcome.end, outcome.status)
     return with_lowering(record, found), note

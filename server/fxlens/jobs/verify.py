@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from fxlens.host.outcome import WorkerUnavailable
+from fxlens.host.outcome import Unfinished, WorkerUnavailable
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import groups, with_fixes
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_DIED = "the process ended"
 _PLAIN = ("data", "captures", "severities")
 
 
@@ -178,13 +179,13 @@ async def run(
                 background=True,
                 captures=captures,
             )
-        except WorkerUnavailable:
-            return checks.record, None
+        except WorkerUnavailable as error:
+            return checks.record, Unfinished(f"{request.path}: not all fixes were checked: {error}")
         if outcome.end == "done":
             why = why or ("checking failed" if checks.failed else "it took too long")
         else:
             late = f"one took more than {request.limits.deadline:g} s"
-            why = late if outcome.end == "timeout" else "the process ended"
+            why = late if outcome.end == "timeout" else _DIED
             checks.give_up(why)
         ended, stuck = outcome.end != "done", checks.amount() == left
         if stuck and not together:
@@ -194,8 +195,10 @@ async def run(
         log.warning("checking the fixes of %s failed: %s", request.path, checks.failed)
     checks.explain(why)
     reasons = list(dict.fromkeys([*checks.lost.values(), *([why] if checks.left else [])]))
-    note = f"{request.path}: not all fixes were checked: {'; '.join(reasons)}" if reasons else None
-    return checks.record, note
+    if not reasons:
+        return checks.record, None
+    note = f"{request.path}: not all fixes were checked: {'; '.join(reasons)}"
+    return checks.record, Unfinished(note) if _DIED in reasons else note
 
 
 def models_of(record: Record) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 __all__ = ["NotCaptured", "assert_captures"]
@@ -29,7 +32,11 @@ def assert_captures(
     leaf_modules: Iterable[str] | None = None,
     tracer: Callable[[], Any] | None = None,
 ) -> None:
-    """Fails unless the model is captured as required.  The model is not changed.
+    """Fails unless the model is captured as required.  The model and the random generators of torch, Python and NumPy
+    are left as they were.
+
+    With ``breaks`` or ``recompiles``, torch's compiler is reset (`torch.compiler.reset`), since earlier compilations
+    would count. What was compiled before is compiled again at its next call.
 
     Without ``leaf_modules`` or ``tracer``, the project's are used: ``[tool.fxlens]`` in the current folder or above.
 
@@ -59,13 +66,34 @@ def assert_captures(
 
     failures: list[str] = []
     findings: list[Any] = []
-    if fx:
-        leaves, by = of_project.tracing(leaf_modules, tracer)
-        failure, found = of_fx.judge(model, inputs, diagnose(model, inputs, leaf_modules=leaves, tracer=by))
-        failures += [failure] if failure else []
+    with _random_kept():
+        if fx:
+            leaves, by = of_project.tracing(leaf_modules, tracer)
+            failure, found = of_fx.judge(model, inputs, diagnose(model, inputs, leaf_modules=leaves, tracer=by))
+            failures += [failure] if failure else []
+            findings += found
+        said, found = of_others.judge(model, inputs, more, of_others.Wanted(export, breaks, recompiles, dynamic))
+        failures += said
         findings += found
-    said, found = of_others.judge(model, inputs, more, of_others.Wanted(export, breaks, recompiles, dynamic))
-    failures += said
-    findings += found
-    if failures:
-        raise NotCaptured(failure_text(model, failures, findings), findings)
+        if failures:
+            raise NotCaptured(failure_text(model, failures, findings), findings)
+
+
+@contextlib.contextmanager
+def _random_kept() -> Iterator[None]:
+    """Restores the random generators at the end: models run with seeds of ours."""
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    before = random.getstate(), numpy and numpy.random.get_state()
+    # A device that has no context yet has drawn nothing.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(before[0])
+        if numpy is not None:
+            numpy.random.set_state(before[1])
+        elif (imported := sys.modules.get("numpy")) is not None:
+            imported.random.seed()

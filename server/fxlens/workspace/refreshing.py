@@ -292,7 +292,8 @@ class Refreshing:
             return
         text, path = document.text, module_path(document.path)
         knowledge.update(path, text)
-        found = await knowledge.of_file(path)
+        if (found := await knowledge.of_file(path)) is None:  # no index any more
+            found = document.known or knowledge.recorded_for(path)
         await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
         document.known = found
@@ -453,7 +454,10 @@ class Refreshing:
         if first is not None:
             await asyncio.wait([first])
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
-        if found := await compare.run(pool, request, record):
+        found, note = await compare.run(pool, request, record)
+        if note:
+            log.info(note)
+        if found:
             self._lay_over(document, lambda record: with_compared(record, found))
 
     async def _hint_lowering(self, document: Document, first: asyncio.Task[None] | None) -> None:
