@@ -26,7 +26,7 @@ from fxlens.sources.files import Changed, began_now, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
-from fxlens.sources.paths import is_within, key
+from fxlens.sources.paths import is_below, is_within, key
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
 from fxlens.views import quantities
@@ -35,7 +35,7 @@ from fxlens.views.fixes import is_proven
 
 from . import patch
 from .cache import Cache
-from .files import folder_of, mentions_models
+from .files import below_links, folder_of, mentions_models
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +179,7 @@ async def check_files(
 ) -> AsyncGenerator[Checked, None]:
     """The same in a pool that is kept."""
     gate = asyncio.Semaphore(options.jobs + 2)
+    around.linked = below_links(files)
 
     async def one(path: str) -> Checked:
         async with gate:
@@ -206,10 +207,11 @@ async def check_files(
 
 class Surroundings:
     """Shared by the files of a run: configurations, knowledge of their folders, and the ``unsaved`` texts of an editor,
-    by path.  ``top``: as for `Project.read`."""
+    by path.  ``top``: as for `Project.read`.  ``linked`` are the checked files that lie below linked folders."""
 
     def __init__(self, top: str | None = None) -> None:
         self.unsaved: Mapping[str, str] = {}
+        self.linked: Sequence[str] = ()
         self._top = top
         self._projects: dict[str, Project] = {}
         self._knowledge: dict[str, Knowledge] = {}
@@ -221,7 +223,7 @@ class Surroundings:
 
     def knowledge(self, folder: str) -> Knowledge:
         if folder not in self._knowledge:
-            self._knowledge[folder] = Knowledge(folder)
+            self._knowledge[folder] = Knowledge(folder, [path for path in self.linked if is_below(path, folder)])
         return self._knowledge[folder]
 
     def changed(self, paths: Iterable[str]) -> None:

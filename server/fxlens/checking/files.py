@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ..sources.files import FOREIGN
 from ..sources.paths import is_below
@@ -21,8 +21,8 @@ class CannotCheck(Exception):
 
 
 def python_files(paths: Collection[str]) -> list[str]:
-    """The files, and every ``.py`` file and notebook below the folders, in order, each once, under its first name. A
-    folder below them that cannot be read is skipped with a warning.
+    """The files, and every ``.py`` file and notebook below the folders, in order, each once, under its first name.
+    Links to others of them come last. A folder below them that cannot be read is skipped with a warning.
 
     Raises:
         CannotCheck: a path does not exist, or is a folder that cannot be read.
@@ -45,7 +45,25 @@ def python_files(paths: Collection[str]) -> list[str]:
             found.setdefault(os.path.abspath(path), path)
         else:
             raise CannotCheck(f"{path}: {'not an ordinary file' if os.path.exists(path) else 'no such file or folder'}")
-    return list(found.values())
+    linked = {*filter(os.path.islink, found), *below_links(found)}
+    again = {path for path in linked if os.path.realpath(path) in found.keys() - linked}
+    return [each for path, each in found.items() if path not in again] + [
+        found[path] for path in found if path in again
+    ]
+
+
+def below_links(files: Iterable[str]) -> list[str]:
+    """Those of the files that lie below a linked folder."""
+    straight: dict[str, bool] = {}
+
+    def is_straight(folder: str) -> bool:
+        if folder not in straight:
+            above = os.path.dirname(folder)
+            straight[folder] = above == folder or (not os.path.islink(folder) and is_straight(above))
+        return straight[folder]
+
+    paths = map(os.path.abspath, files)
+    return [path for path in paths if not is_straight(os.path.dirname(path))]
 
 
 def _can_be_checked(path: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from fxlens import rules
-from fxlens.checking import baseline, statistics, watching
+from fxlens.checking import baseline, by_links, statistics, watching
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
@@ -166,7 +166,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
         nonlocal failed, not_run, assumed
-        for result in results:
+        for result in by_links.once(results):
             not_run = not_run or result.not_checked
             _say_beside(result, arguments.fix, said)
             yield result

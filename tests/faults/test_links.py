@@ -1,0 +1,135 @@
+"""Sources to which links lead: what counts is the same by either name, and one file by two names is one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from check_command import fxlens
+from fxlens.index import service
+from fxlens.index.index import Index
+
+MODEL = """import torch
+from torch import nn
+
+
+class {name}(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return self.linear(x)
+        return x
+"""
+CAPTURE = "\n\ndef capture():\n    return torch.fx.symbolic_trace({name}())\n"
+BAD = (MODEL + CAPTURE).format(name="Net")
+
+
+def judged(folder: Path, *paths: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
+    """The status, and what was found in each file."""
+    done = fxlens("check", "--quick", "--format", "json", *paths, cwd=folder)
+    files: list[dict[str, Any]] = json.loads(done.stdout)["files"]
+    return done.returncode, {
+        each["path"].removeprefix("./"): [(found["code"], found["severity"]) for found in each["findings"]]
+        for each in files
+    }
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_file_behind_a_link_is_judged_as_by_its_own_name(tmp_path: Path, report):
+    work, shared = tmp_path / "work", tmp_path / "shared"
+    for each in (work / "app", work / "own", shared):
+        each.mkdir(parents=True)
+    (work / "pyproject.toml").touch()
+    (shared / "net.py").write_text(BAD)
+    (shared / "part.py").write_text(MODEL.format(name="Part"))
+    (shared / "use.py").write_text("import torch\nfrom part import Part\n" + CAPTURE.format(name="Part"))
+    (work / "own" / "net.py").write_text(BAD)
+    (work / "app" / "net.py").symlink_to("../../shared/net.py")
+    (work / "app" / "loop").symlink_to("..")
+    (work / "folder").symlink_to("../shared")
+    (work / "inner").symlink_to("own")
+    error = [("FX101", "error")]
+    for paths, found in (
+        (["../shared"], {"../shared/net.py": error, "../shared/part.py": error, "../shared/use.py": []}),
+        (["app"], {"app/net.py": error}),
+        (["app/net.py"], {"app/net.py": error}),
+        (["folder"], {"folder/net.py": error, "folder/part.py": error, "folder/use.py": []}),
+        (["folder/net.py"], {"folder/net.py": error}),
+        (["inner"], {"inner/net.py": error}),
+        (["app/loop/own"], {"app/loop/own/net.py": error}),
+        (["."], {"app/net.py": error, "own/net.py": error}),
+    ):
+        assert judged(work, *paths) == (1, found), paths
+    report(tries=8, outcome="an error, and status 1")
+
+
+@pytest.mark.usefixtures("warm")
+def test_one_file_by_two_names_has_its_findings_once(tmp_path: Path, report):
+    """By the file's own name, if it was found. Where another file is imported, what is found there is told, too."""
+    for each in ("kit", "app"):
+        (tmp_path / each).mkdir()
+    net = "from size import SIZE\n" + BAD.replace("if x.sum() > 0:", "if SIZE > 3 and x.sum() > 0:")
+    (tmp_path / "kit" / "net.py").write_text(net)
+    (tmp_path / "app" / "net.py").symlink_to("../kit/net.py")
+    (tmp_path / "again").symlink_to("kit")
+    sizes = tmp_path / "kit" / "size.py", tmp_path / "app" / "size.py"
+    error = [("FX101", "error")]
+    for kit, app in ((4, 4), (3, 4)):
+        for path, size in zip(sizes, (kit, app), strict=True):
+            path.write_text(f"SIZE = {size}\n")
+        found = {"kit/net.py": error, "app/net.py": []} if kit == 4 else {"kit/net.py": [], "app/net.py": error}
+        assert judged(tmp_path, "app/net.py", "kit/net.py") == (1, found)
+        assert list(judged(tmp_path, "app/net.py", "kit/net.py")[1]) == ["kit/net.py", "app/net.py"]
+    report(tries=4, outcome="once")
+
+
+def known(index: Index, path: Path) -> dict[str, Any]:
+    return service.answers(index, str(path))["answers"]
+
+
+def test_the_index_knows_a_file_once(tmp_path: Path, report):
+    """Two names in the workspace, two links to one file outside, and a folder behind a link that is not read."""
+    work, home = tmp_path / "work", tmp_path / "home"
+    for each in (work / "kit", work / "app", home):
+        each.mkdir(parents=True)
+    (work / "kit" / "net.py").write_text(MODEL.format(name="Net"))
+    (work / "app" / "net.py").symlink_to("../kit/net.py")
+    (work / "app" / "use.py").write_text("import torch\nfrom net import Net\n" + CAPTURE.format(name="Net"))
+    (home / "ext.py").write_text((MODEL + CAPTURE).format(name="Ext"))
+    (home / "other.py").write_text(MODEL.format(name="Other"))
+    for name in ("a.py", "b.py"):
+        (work / name).symlink_to(home / "ext.py")
+    (work / "home").symlink_to(home)
+    (work / "self").symlink_to(".")
+    (work / "device.py").symlink_to("/dev/zero")
+    index = Index(str(work))
+    assert index.build().files == 3
+    assert {*index.workspace.facts} == {str(work / name) for name in ("kit/net.py", "app/use.py", "a.py")}
+    for name in ("kit/net.py", "app/net.py", "self/app/net.py"):
+        assert known(index, work / name)["Net"]["captured"][0][1] == str(work / "app" / "use.py")
+    for name in ("a.py", "b.py", "self/self/b.py"):
+        assert known(index, work / name)["Ext"]["captured"][0][1] == str(work / name)
+    index.update(str(work / "home"))
+    assert len(index.workspace.facts) == 3
+    assert [*known(index, work / "home" / "other.py")] == ["Other"] and len(index.workspace.facts) == 4
+    # Links come, go and lead elsewhere.
+    (work / "a.py").unlink()
+    index.update(str(work / "a.py"))
+    assert {*index.workspace.facts} == {
+        str(work / name) for name in ("kit/net.py", "app/use.py", "b.py", "home/other.py")
+    }
+    (work / "app" / "net.py").unlink()
+    (work / "app" / "net.py").write_text(MODEL.format(name="Mine"))
+    index.update(str(work / "app" / "net.py"))
+    assert not known(index, work / "kit" / "net.py")["Net"]["captured"]
+    assert [*known(index, work / "app" / "net.py")] == ["Mine"]
+    (work / "app" / "net.py").unlink()
+    (work / "app" / "net.py").symlink_to("../kit/net.py")
+    index.update(str(work / "app" / "net.py"), MODEL.format(name="Net"))
+    assert known(index, work / "kit" / "net.py")["Net"]["captured"]
+    report(tries=12, outcome="one file, one caller")
