@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,17 @@ class {name}(nn.Module):
 """
 CAPTURE = "\n\ndef capture():\n    return torch.fx.symbolic_trace({name}())\n"
 BAD = (MODEL + CAPTURE).format(name="Net")
+SIZED = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return x.view(len(x), -1)
+
+
+torch.fx.symbolic_trace(Net())
+"""
 
 
 def judged(folder: Path, *paths: str) -> tuple[int, dict[str, list[tuple[str, str]]]]:
@@ -133,3 +146,37 @@ def test_the_index_knows_a_file_once(tmp_path: Path, report):
     index.update(str(work / "app" / "net.py"), MODEL.format(name="Net"))
     assert known(index, work / "kit" / "net.py")["Net"]["captured"]
     report(tries=12, outcome="one file, one caller")
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_patch_names_files_where_they_lie(tmp_path: Path, report):
+    """Neither git nor patch follows a link, and a patch that names one is refused as a whole."""
+    work, shared = tmp_path / "work", tmp_path / "shared"
+    for each in (work / "kit", work / "app", shared):
+        each.mkdir(parents=True)
+        (each / "net.py").write_text(SIZED)
+    (work / "pyproject.toml").touch()
+    subprocess.run(["git", "init", "-q", "."], cwd=work, check=True)
+    (work / "app" / "twice.py").symlink_to("../kit/net.py")
+    (work / "app" / "out.py").symlink_to("../../shared/net.py")
+    (work / "linked").symlink_to("kit")
+    (work / "away").symlink_to(shared)
+    (tmp_path / "by_link").symlink_to(work)
+    outside = "Check it from a folder that contains it", "was not named and is not part of the project"
+    for paths, names, left in (
+        (["."], ["app/net.py", "kit/net.py"], ["app/out.py"]),
+        (["app"], ["app/net.py"], ["app/out.py", "app/twice.py"]),
+        (["linked/net.py", "away", "kit"], ["kit/net.py"], ["away/net.py"]),
+        ([str(tmp_path / "by_link" / "kit")], ["kit/net.py"], []),
+        (["../shared/net.py", "app/net.py"], ["app/net.py"], ["../shared/net.py"]),
+    ):
+        done = fxlens("check", "--quick", "--diff", *paths, cwd=work)
+        named = [line.removeprefix("+++ b/") for line in done.stdout.splitlines() if line.startswith("+++ ")]
+        assert sorted(named) == names, (paths, done.stdout, done.stderr)
+        said = [line.removeprefix("fxlens: ") for line in done.stderr.splitlines() if line.strip().endswith(outside)]
+        assert [os.path.relpath(work / line.partition(":")[0], work) for line in said] == left, done.stderr
+        subprocess.run(["git", "apply", "--check"], cwd=work, input=done.stdout, text=True, check=True)
+    done = fxlens("check", "--quick", "--fix", ".", cwd=work)
+    assert not [each for each in ("kit", "app") if "len(x)" in (work / each / "net.py").read_text()], done
+    assert (work / "app" / "twice.py").is_symlink() and (shared / "net.py").read_text() == SIZED
+    report(tries=6, outcome="taken by git")

@@ -34,8 +34,9 @@ from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
 from . import patch
+from .by_links import below_links, not_named
 from .cache import Cache
-from .files import below_links, folder_of, mentions_models
+from .files import folder_of, mentions_models
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Checked:
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
     notebook: Notebook | None = None  # if the text is that of its cells
-    patches: Mapping[str, bytes] = field(default_factory=dict)  # by path, what its fixes would change, if asked for
+    patches: Mapping[str, bytes] = field(default_factory=dict)  # by real path, what fixes would change, if asked for
     lines: list[str] = field(init=False)
     costs: dict[str, Cost] = field(init=False)  # of each model's graph
 
@@ -427,23 +428,27 @@ async def _fix(
             request = replace(request, text=text)
             record = await _record(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
-        patches, refused = {}, {}
+        patches: dict[str, bytes] = {}
+        refused: dict[str, str] = {}
         for path, text in sorted(fixed.texts.items()):
             try:
                 if options.fix == "diff":
-                    patches[path] = patch.of_file(path, fixed.before[path], text)
+                    part = patch.of_file(path, fixed.before[path], text)
+                    if patches.setdefault(os.path.realpath(path), part) != part:
+                        refused[path] = f"{path}: has more fixes by another name: apply these, and check again"
                     continue
                 if not is_within(path, within):
-                    raise PermissionError(None, "it was not named and is not part of the project")
+                    raise PermissionError(None, not_named(path))
                 write_source(path, fixed.before[path], text)
                 options.written[key(path)] = text
             except Changed:
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:
                 refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
-    for other in _files_with_fixes(record) if options.fix == "write" else ():
+    said = "its problems were not fixed" if options.fix == "write" else "its fixes are not in the patch"
+    for other in _files_with_fixes(record):
         if not is_within(other, within):
-            refused[other] = f"{other}: its problems were not fixed: it was not named and is not part of the project"
+            refused[other] = f"{other}: {said}: {not_named(other)}"
     written = {path: text for path, text in fixed.texts.items() if path not in refused}
     applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
     return replace(fixed, texts=written, applied=applied), patches, list(refused.values())

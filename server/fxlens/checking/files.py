@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from ..sources.files import FOREIGN
 from ..sources.paths import is_below
 from ..views.terminal import one_line
+from .by_links import below_links
 
 log = logging.getLogger(__name__)
 
@@ -50,20 +51,6 @@ def python_files(paths: Collection[str]) -> list[str]:
     return [each for path, each in found.items() if path not in again] + [
         found[path] for path in found if path in again
     ]
-
-
-def below_links(files: Iterable[str]) -> list[str]:
-    """Those of the files that lie below a linked folder."""
-    straight: dict[str, bool] = {}
-
-    def is_straight(folder: str) -> bool:
-        if folder not in straight:
-            above = os.path.dirname(folder)
-            straight[folder] = above == folder or (not os.path.islink(folder) and is_straight(above))
-        return straight[folder]
-
-    paths = map(os.path.abspath, files)
-    return [path for path in paths if not is_straight(os.path.dirname(path))]
 
 
 def _can_be_checked(path: str) -> bool:

@@ -18,8 +18,9 @@ from typing import Any
 from fxlens.host.pool import Pool
 
 from . import checker
+from .by_links import below_links
 from .checker import Checked, Options
-from .files import CannotCheck, below_links
+from .files import CannotCheck
 
 _RETRIES = 5
 _CONNECT_SECONDS = 10.0
