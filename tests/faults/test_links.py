@@ -180,3 +180,45 @@ def test_a_patch_names_files_where_they_lie(tmp_path: Path, report):
     assert not [each for each in ("kit", "app") if "len(x)" in (work / each / "net.py").read_text()], done
     assert (work / "app" / "twice.py").is_symlink() and (shared / "net.py").read_text() == SIZED
     report(tries=6, outcome="taken by git")
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_baseline_holds_by_all_names(tmp_path: Path, report):
+    """Of the files, of their folders, and of the baseline itself."""
+    work, by_link, shared = tmp_path / "work", tmp_path / "by_link", tmp_path / "shared"
+    for each in (work / "kit", work / "conf", shared):
+        each.mkdir(parents=True)
+    (work / "kit" / "net.py").write_text(BAD)
+    (shared / "ext.py").write_text(BAD.replace("Net", "Ext"))
+    (work / "ext.py").symlink_to(shared / "ext.py")
+    (work / "again.py").symlink_to("kit/net.py")
+    by_link.symlink_to(work)
+    name = "fxlens-baseline.json"
+    (work / "conf" / "known.json").write_text('{"version": 1, "findings": {}}')
+    for link, first in ((False, "kit/net.py"), (True, "../kit/net.py")):
+        if link:
+            (work / name).unlink()
+            (work / name).symlink_to("conf/known.json")
+        for _ in range(2):
+            assert fxlens("check", "--quick", "--write-baseline", ".", cwd=work).returncode == 0
+            assert fxlens("check", "--quick", "--write-baseline", f"{by_link}/kit/net.py", cwd=by_link).returncode == 0
+        written = json.loads((work / name).read_text())["findings"]
+        assert {*written} == {first, "../ext.py" if link else "ext.py"}, written
+        assert all(entries[0]["count"] == 1 and len(entries) == 1 for entries in written.values())
+        for paths, known in (
+            (["."], name),
+            (["again.py", "ext.py"], name),
+            ([f"{by_link}/kit", f"{by_link}/ext.py", str(shared)], f"{by_link}/{name}"),
+            (["."], "conf/known.json" if link else name),
+        ):
+            done = fxlens("check", "--quick", "--baseline", known, *paths, cwd=work)
+            assert done.returncode == 0 and "baseline" not in done.stderr, (paths, done)
+    # One that an earlier version wrote: from the folder of the link, and one file by two names.
+    entries = written[first]
+    earlier = {"version": 1, "findings": {"again.py": entries, "kit/net.py": entries, "gone.py": entries}}
+    (work / name).write_text(json.dumps(earlier))
+    done = fxlens("check", "--quick", "--baseline", name, "kit", "again.py", cwd=work)
+    assert done.returncode == 0 and done.stderr.count("the file is gone") == 1 == done.stderr.count("gone.py"), done
+    assert fxlens("check", "--quick", "--write-baseline", "kit", cwd=work).returncode == 0
+    assert [*json.loads((work / name).read_text())["findings"]] == ["../kit/net.py"]
+    report(tries=8, outcome="accepted")

@@ -281,7 +281,7 @@ async def check_file(
         ignore=options.ignore + project.ignore,
         severity=project.severity,
         captures=options.captures or project.captures or ("fx",),
-        accepted=options.accepted.get(os.path.realpath(absolute), ()),
+        accepted=options.accepted.get(key(absolute), ()),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
