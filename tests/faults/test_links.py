@@ -12,6 +12,7 @@ import pytest
 from check_command import fxlens
 from fxlens.index import service
 from fxlens.index.index import Index
+from lsp_client import Client
 
 MODEL = """import torch
 from torch import nn
@@ -222,3 +223,56 @@ def test_a_baseline_holds_by_all_names(tmp_path: Path, report):
     assert fxlens("check", "--quick", "--write-baseline", "kit", cwd=work).returncode == 0
     assert [*json.loads((work / name).read_text())["findings"]] == ["../kit/net.py"]
     report(tries=8, outcome="accepted")
+
+
+def test_an_open_document_behind_a_link_is_the_one_that_was_opened(tmp_path: Path, warm: None, report):
+    """Its severities are those of its own name, before it is saved too, and what is changed is that document."""
+    work, shared = tmp_path / "work", tmp_path / "shared"
+    for each in (work / "kit", shared):
+        each.mkdir(parents=True)
+    for each in (work / "kit", shared):
+        (each / "net.py").write_text(BAD)
+        (each / "sized.py").write_text(SIZED)
+        (each / "quiet.py").write_text(MODEL.format(name="Quiet"))
+    (work / "kit" / "part.py").write_text(MODEL.format(name="Part"))
+    (work / "kit" / "use.py").write_text("import torch\nfrom part import Part\n" + CAPTURE.format(name="Part"))
+    (work / "link.py").symlink_to("kit/net.py")
+    (work / "part_of_kit.py").symlink_to("kit/part.py")
+    (work / "out.py").symlink_to(shared / "net.py")
+    (work / "folder").symlink_to("kit")
+    (work / "away").symlink_to(shared)
+    with Client(work, settings={"scope": "meant", "deadline": 30}) as client:
+        own, linked = ["kit/net.py", "kit/part.py"], ["link.py", "out.py", "part_of_kit.py"]
+        for name in (*own, *linked, "folder/net.py", "folder/part.py", "away/net.py"):
+            uri = client.open(work / name)
+            wait_for(client, uri, 1, [1])
+            client.close(uri)
+        for name in (
+            "kit/quiet.py",
+            "folder/quiet.py",
+            "away/quiet.py",
+        ):  # nothing is captured but in the text that is not saved
+            uri = client.open(work / name)
+            wait_for(client, uri, 1, [2])
+            client.change(uri, MODEL.format(name="Quiet") + CAPTURE.format(name="Quiet"))
+            wait_for(client, uri, 2, [1])
+            client.close(uri)
+        for name in ("folder/sized.py", "away/sized.py"):
+            uri = client.open(work / name)
+            (found,) = [each for each in client.diagnostics(uri) if each["code"] == "FX120"]
+            fixes = [each["edit"] for each in client.actions(uri, found) if each.get("edit")]
+            assert fixes and all({*changed(edit)} == {uri} for edit in fixes), fixes
+            client.close(uri)
+    report(tries=13, outcome="as by its own name")
+
+
+def wait_for(client: Client, uri: str, version: int, severities: list[int]) -> None:
+    """Until FX101 is shown of the document so, once its classes are known."""
+    shown = None
+    while shown != severities:
+        found = client.diagnostics(uri, version)
+        shown = [each["severity"] for each in found if each["code"] == "FX101"]
+
+
+def changed(edit: dict[str, Any]) -> list[str]:
+    return [*edit.get("changes", ()), *(each["textDocument"]["uri"] for each in edit.get("documentChanges", ()))]
