@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from fxlens.record import Finding
 from fxlens.sources.files import Changed, read_bytes, write_after
-from fxlens.sources.paths import relative
+from fxlens.sources.paths import key, relative
 from fxlens.views import finding_place
 
 from .checker import Checked
@@ -41,7 +41,9 @@ class Entry(NamedTuple):
 
 @dataclass
 class Baseline:
-    """``files`` has the entries of each file, by its path from the baseline's folder, with their counts."""
+    """``files`` has the entries of each file, by its path from the baseline's folder, with their counts. Links do not
+    matter: the folder is that of the file to which the baseline's path leads, and entries are for the file to which
+    theirs leads."""
 
     path: str
     files: dict[str, Counter[Entry]] = field(default_factory=dict)
@@ -70,41 +72,41 @@ class Baseline:
 
         Entries of files that were not checked now, and of codes that do not count now, are ignored.
         """
-        checked: set[str] = set()
-        gone = []
+        known, gone = self._names(), []
+        left: dict[str, Counter[Entry]] = {}
+        unknown: set[str] = set()
         for result in results:
-            name = self._name(result.record["path"])
-            checked.add(name)
-            left = +self.files.get(name, Counter())
-            result.findings = [each for each in result.findings if not _take(left, result, each)]
+            at = key(result.record["path"])
+            entries = left.setdefault(at, self._entries(known.get(at, ())))
+            result.findings = [each for each in result.findings if not _take(entries, result, each)]
             # The findings of a file that could not be run are unknown.
-            if not any(each["code"].startswith("FX3") and each["target"] is None for each in result.findings):
-                gone += [_gone(name, entry) for entry in left if counts(entry.code)]
-        folder = os.path.dirname(os.path.abspath(self.path))
-        for name in sorted(self.files.keys() - checked):
-            if not os.path.exists(os.path.join(folder, name)):
+            if any(each["code"].startswith("FX3") and each["target"] is None for each in result.findings):
+                unknown.add(at)
+        for at, entries in left.items():
+            if at not in unknown:
+                gone += [_gone(known[at][0], entry) for entry in entries if counts(entry.code)]
+        for name in sorted(name for at, names in known.items() if at not in left for name in names):
+            if not os.path.exists(self._place(name)):
                 gone.append(_line(f"{name}: the file is gone, and its entries are still in the baseline"))
         return gone
 
     def accepted(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """The codes and lines of the entries, by the paths of their files."""
-        folder = os.path.dirname(os.path.abspath(self.path))
-        return {
-            os.path.realpath(os.path.join(folder, name)): [(each.code, each.source) for each in entries]
-            for name, entries in self.files.items()
-        }
+        """The codes and lines of the entries, by the keys of their files."""
+        return {at: [(each.code, each.source) for each in self._entries(names)] for at, names in self._names().items()}
 
     def take(self, results: Iterable[Checked], counts: Callable[[str], bool] = lambda code: True) -> int:
         """Replaces the entries of checked files by the current findings, drops deleted files, and returns the number of
         all findings. Entries of codes that do not count now stay."""
-        folder = os.path.dirname(os.path.abspath(self.path))
-        self.files = {name: each for name, each in self.files.items() if os.path.exists(os.path.join(folder, name))}
+        known, taken = self._names(), dict[str, Counter[Entry]]()
         for result in results:
-            entries = Counter(_entry(result, each) for each in result.shown if each["code"] != _NEVER)
-            before = self.files.pop(self._name(result.record["path"]), Counter())
-            entries.update({entry: count for entry, count in before.items() if not counts(entry.code)})
-            if entries:
-                self.files[self._name(result.record["path"])] = entries
+            at = key(result.record["path"])
+            if at not in taken:
+                name, before = self._name(result.record["path"]), self._entries(known.get(at, ()))
+                taken[at] = Counter({entry: count for entry, count in before.items() if not counts(entry.code)})
+                self.files = {each: said for each, said in self.files.items() if each not in known.get(at, ())}
+                self.files[name] = taken[at]
+            taken[at].update(_entry(result, each) for each in result.shown if each["code"] != _NEVER)
+        self.files = {name: each for name, each in self.files.items() if each and os.path.exists(self._place(name))}
         return sum(each.total() for each in self.files.values())
 
     @classmethod
@@ -135,7 +137,30 @@ class Baseline:
         write_after(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
     def _name(self, path: str) -> str:
-        return relative(path, os.path.dirname(os.path.abspath(self.path))).replace(os.sep, "/")
+        """The path of a file from the baseline's folder: its own, or that of a link to it which is nearer."""
+        folder = os.path.dirname(os.path.realpath(self.path))
+        names = [relative(each, folder).replace(os.sep, "/") for each in (os.path.realpath(path), path)]
+        return min(names, key=lambda name: name.split("/").count(os.pardir))
+
+    def _place(self, name: str) -> str:
+        """The path of a file. An earlier version wrote paths from the folder of a link to the baseline."""
+        place = os.path.join(os.path.dirname(os.path.realpath(self.path)), name)
+        beside = os.path.join(os.path.dirname(os.path.abspath(self.path)), name)
+        return beside if os.path.exists(beside) and not os.path.exists(place) else place
+
+    def _names(self) -> dict[str, list[str]]:
+        """The names of the entries by the keys of their files."""
+        found: dict[str, list[str]] = {}
+        for name in self.files:
+            found.setdefault(key(self._place(name)), []).append(name)
+        return found
+
+    def _entries(self, names: Sequence[str]) -> Counter[Entry]:
+        """The entries of one file, which may have been checked by several names."""
+        found: Counter[Entry] = Counter()
+        for name in names:
+            found |= self.files[name]
+        return found
 
 
 def _read(entry: dict[str, Any]) -> tuple[Entry, int]:

@@ -25,7 +25,7 @@ from fxlens.sources.files import Changed, read_source, write_source
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
-from fxlens.sources.paths import is_within, key
+from fxlens.sources.paths import is_below, is_within, key
 from fxlens.sources.roles import SCOPES, Said
 from fxlens.syntax import analyse
 from fxlens.views import quantities
@@ -33,6 +33,7 @@ from fxlens.views.coverage import unjudged
 from fxlens.views.fixes import is_proven
 
 from . import patch, records
+from .by_links import below_links, not_named
 from .cache import Cache
 from .files import folder_of, mentions_models
 
@@ -64,7 +65,7 @@ class Checked:
     findings: list[Finding]
     fixed: fix_all.Fixed = field(default_factory=fix_all.Fixed)
     notebook: Notebook | None = None  # if the text is that of its cells
-    patches: Mapping[str, bytes] = field(default_factory=dict)  # by path, what its fixes would change, if asked for
+    patches: Mapping[str, bytes] = field(default_factory=dict)  # by real path, what fixes would change, if asked for
     lines: list[str] = field(init=False)
     costs: dict[str, Cost] = field(init=False)  # of each model's graph
 
@@ -178,6 +179,7 @@ async def check_files(
 ) -> AsyncGenerator[Checked, None]:
     """The same in a pool that is kept."""
     gate = asyncio.Semaphore(options.jobs + 2)
+    around.linked = below_links(files)
 
     async def one(path: str) -> Checked:
         async with gate:
@@ -205,10 +207,11 @@ async def check_files(
 
 class Surroundings:
     """Shared by the files of a run: configurations, knowledge of their folders, and the ``unsaved`` texts of an editor,
-    by path.  ``top``: as for `Project.read`."""
+    by path.  ``top``: as for `Project.read`.  ``linked`` are the checked files that lie below linked folders."""
 
     def __init__(self, top: str | None = None) -> None:
         self.unsaved: Mapping[str, str] = {}
+        self.linked: Sequence[str] = ()
         self._top = top
         self._projects: dict[str, Project] = {}
         self._knowledge: dict[str, Knowledge] = {}
@@ -220,7 +223,7 @@ class Surroundings:
 
     def knowledge(self, folder: str) -> Knowledge:
         if folder not in self._knowledge:
-            self._knowledge[folder] = Knowledge(folder)
+            self._knowledge[folder] = Knowledge(folder, [path for path in self.linked if is_below(path, folder)])
         return self._knowledge[folder]
 
     def changed(self, paths: Iterable[str]) -> None:
@@ -279,7 +282,7 @@ async def check_file(
         ignore=options.ignore + project.ignore,
         severity=project.severity,
         captures=options.captures or project.captures or ("fx",),
-        accepted=options.accepted.get(os.path.realpath(absolute), ()),
+        accepted=options.accepted.get(key(absolute), ()),
     )
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
@@ -377,23 +380,27 @@ async def _fix(
             request = replace(request, text=text)
             record = await records.record_of(pool, request, replace(options, verify=False))
         fixed = await fix_all.run(pool, request, record, chosen, within, unsafe=options.unsafe)
-        patches, refused = {}, {}
+        patches: dict[str, bytes] = {}
+        refused: dict[str, str] = {}
         for path, text in sorted(fixed.texts.items()):
             try:
                 if options.fix == "diff":
-                    patches[path] = patch.of_file(path, fixed.before[path], text)
+                    part = patch.of_file(path, fixed.before[path], text)
+                    if patches.setdefault(os.path.realpath(path), part) != part:
+                        refused[path] = f"{path}: has more fixes by another name: apply these, and check again"
                     continue
                 if not is_within(path, within):
-                    raise PermissionError(None, "it was not named and is not part of the project")
+                    raise PermissionError(None, not_named(path))
                 write_source(path, fixed.before[path], text)
                 options.written[key(path)] = text
             except Changed:
                 refused[path] = f"{path}: not fixed: it was saved while it was being checked. Check it again"
             except (OSError, UnicodeEncodeError) as error:
                 refused[path] = f"{path}: not fixed: {getattr(error, 'strerror', None) or error}"
-    for other in _files_with_fixes(record) if options.fix == "write" else ():
+    said = "its problems were not fixed" if options.fix == "write" else "its fixes are not in the patch"
+    for other in _files_with_fixes(record):
         if not is_within(other, within):
-            refused[other] = f"{other}: its problems were not fixed: it was not named and is not part of the project"
+            refused[other] = f"{other}: {said}: {not_named(other)}"
     written = {path: text for path, text in fixed.texts.items() if path not in refused}
     applied = [each for each in fixed.applied if not refused.keys() & set(each["files"])]
     return replace(fixed, texts=written, applied=applied), patches, list(refused.values())

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from ..sources.files import FOREIGN
 from ..sources.paths import is_below
 from ..views.terminal import one_line
+from .by_links import below_links
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,8 @@ class CannotCheck(Exception):
 
 
 def python_files(paths: Collection[str]) -> list[str]:
-    """The files, and every ``.py`` file and notebook below the folders, in order, each once, under its first name. A
-    folder below them that cannot be read is skipped with a warning.
+    """The files, and every ``.py`` file and notebook below the folders, in order, each once, under its first name.
+    Links to others of them come last. A folder below them that cannot be read is skipped with a warning.
 
     Raises:
         CannotCheck: a path does not exist, or is a folder that cannot be read.
@@ -45,7 +46,11 @@ def python_files(paths: Collection[str]) -> list[str]:
             found.setdefault(os.path.abspath(path), path)
         else:
             raise CannotCheck(f"{path}: {'not an ordinary file' if os.path.exists(path) else 'no such file or folder'}")
-    return list(found.values())
+    linked = {*filter(os.path.islink, found), *below_links(found)}
+    again = {path for path in linked if os.path.realpath(path) in found.keys() - linked}
+    return [each for path, each in found.items() if path not in again] + [
+        found[path] for path in found if path in again
+    ]
 
 
 def _can_be_checked(path: str) -> bool:

@@ -11,12 +11,14 @@ import contextlib
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from fxlens.host.pool import Pool
 
 from . import checker
+from .by_links import below_links
 from .checker import Checked, Options
 from .files import CannotCheck
 
@@ -56,7 +58,8 @@ def _run(ray: Any, files: list[str], options: Options, address: str) -> list[Che
     try:
         task = ray.remote(num_cpus=1, max_retries=_RETRIES)(check_here)
         alone = replace(options, jobs=1)
-        return ray.get([task.remote(path, alone) for path in files])
+        linked = below_links(files)
+        return ray.get([task.remote(path, alone, linked) for path in files])
     except ray.exceptions.RayError as error:
         raise CannotCheck(f"Ray failed: {error}") from None
     finally:
@@ -70,11 +73,13 @@ def _reach(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 
-def check_here(path: str, options: Options) -> Checked:
-    """One file, in the Ray worker that calls this; its pool is kept for the next file."""
+def check_here(path: str, options: Options, linked: Sequence[str]) -> Checked:
+    """One file, in the Ray worker that calls this; its pool is kept for the next file.  ``linked``: as in
+    `Surroundings`."""
     if "loop" not in _state:
         _state["loop"] = asyncio.new_event_loop()
     if _state.get("launch") != options.launch:
         _state["launch"], _state["pool"] = options.launch, Pool(options.launch, once=True)
         _state["around"] = checker.Surroundings()
+    _state["around"].linked = linked
     return _state["loop"].run_until_complete(checker.check_file(_state["pool"], path, options, _state["around"]))

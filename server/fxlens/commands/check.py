@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from fxlens import rules
-from fxlens.checking import baseline, statistics, watching
+from fxlens.checking import baseline, by_links, patch, statistics, watching
 from fxlens.checking.baseline import Baseline
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Checked, Options, check
@@ -166,7 +166,7 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
     def noted(out: TextIO | None = None) -> Iterator[Checked]:
         nonlocal failed, not_run, assumed
-        for result in results:
+        for result in by_links.once(results):
             not_run = not_run or result.not_checked
             _say_beside(result, arguments.fix, said)
             yield result
@@ -190,9 +190,9 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
         return results if known is not None else noted(out)
 
     if arguments.diff and arguments.output:
-        patch = b"".join(_patches(told(sys.stdout)))
+        parts = b"".join(_patches(told(sys.stdout)))
         with open(arguments.output, "wb") as written:
-            written.write(patch)
+            written.write(parts)
     elif arguments.diff:
         _show_patches(told(sys.stdout))
     elif not arguments.output:
@@ -216,11 +216,14 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
 
 
 def _patches(results: Iterable[Checked]) -> Iterator[bytes]:
-    """A file has one part, since a second one would not apply after the first."""
+    """A file has one part, since a second one would not apply after the first. One that a patch cannot change
+    has none."""
     written: dict[str, bytes] = {}
     for result in results:
         for path, part in result.patches.items():
-            if written.setdefault(path, part) != part:
+            if (why := patch.why_not(path, result.path)) is not None:
+                print(why, file=sys.stderr)
+            elif written.setdefault(path, part) != part:
                 print(f"{one_line(relative(path))}: has more fixes: apply these, and check again", file=sys.stderr)
             elif written[path] is part:
                 yield part

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from fxlens.sources import files, known, recorded
@@ -25,8 +26,10 @@ _Stamp: TypeAlias = tuple[int, int]
 class Knowledge:
     """Of one folder. The index is built in a separate process, which reads files and never executes them."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, linked: Sequence[str] = ()) -> None:
+        """``linked`` are files below linked folders that belong to it, which the index does not find by itself."""
         self.folder = folder
+        self._linked = linked
         self._index = IndexClient(folder, store=str(cache_folder("index")))
         self._starting: asyncio.Task[None] | None = None
         self._closed = False
@@ -39,6 +42,8 @@ class Knowledge:
             if self._closed:
                 return
             self._starting = asyncio.get_running_loop().create_task(self._index.start())
+            for path in self._linked:
+                self._index.update(path, None)
         await asyncio.shield(self._starting)
 
     async def of_file(self, path: str) -> dict[str, Known] | None:

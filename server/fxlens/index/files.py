@@ -19,7 +19,8 @@ def is_python(path: str) -> bool:
 
 
 def walk(root: str, exclude: tuple[str, ...] = ()) -> Iterator[os.DirEntry[str]]:
-    """Regular files below ``root`` that the index reads, in order; links are not followed.
+    """Regular files below ``root`` that the index reads, in order. Links to files are followed if these hold Python,
+    and links to folders are not.
 
     ``exclude`` are patterns as in ``.gitignore`` without their special cases: ``data``, ``third_party/*``.
     """
@@ -75,6 +76,7 @@ def read(path: str) -> str | None:
 
 def _is_read(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size <= MOST_BYTES
+        follow = is_python(entry.name)
+        return entry.is_file(follow_symlinks=follow) and entry.stat(follow_symlinks=follow).st_size <= MOST_BYTES
     except OSError:
         return False

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from . import answers, bounded, captures, declarations, files, roles
 from .answers import Answer
 from .facts import Facts, digest_of, of_file
+from .links import Links
 from .matching import is_settings
 from .runs import Entry, Run, read
 from .store import Stamp, Store
@@ -49,6 +50,7 @@ class Index:
         self.root = os.path.abspath(root)
         self.exclude = exclude
         self.workspace = Workspace(self.root)
+        self._links = Links(self.root, exclude)
         self._store = store
         self._runs: dict[Entry, Run] = {}
         self._answers: dict[Symbol, Answer] = {}
@@ -69,9 +71,11 @@ class Index:
             if not files.is_python(path):
                 self.workspace.put_configuration(path, True)
                 continue
+            if entry.is_symlink() and self._named(path) != path:
+                continue
             count += 1
             try:
-                state = entry.stat(follow_symlinks=False)
+                state = entry.stat()
             except OSError:
                 continue
             stamp = (state.st_mtime_ns, state.st_size)
@@ -98,17 +102,18 @@ class Index:
             inside = os.path.join(path, "")
             if not files.belongs(f"{inside}any.py", self.root, self.exclude):
                 return
-            known = {
-                each for each in [*self.workspace.facts, *self.workspace.configuration_files] if each.startswith(inside)
-            }
-            if not known and not os.path.isdir(path):
-                return
-            for each in sorted(known.union(entry.path for entry in files.walk(path, self.exclude))):
+            all_known = [*self.workspace.facts, *self.workspace.configuration_files, *self.workspace.modules.links]
+            known = {each for each in all_known if each.startswith(inside)}
+            if not os.path.islink(path):
+                known.update(entry.path for entry in files.walk(path, self.exclude))
+            for each in sorted(known):
                 if each not in self.workspace.overlays:
                     self.update(each)
             return
         if not files.belongs(path, self.root, self.exclude):
             return
+        if files.is_python(path):
+            path = self._named(path)
         if text is None:
             self.workspace.overlays.pop(path, None)
         else:
@@ -117,14 +122,36 @@ class Index:
             self.workspace.put_configuration(path, text is not None or os.path.isfile(path))
             self._forget(path, shape=path not in self._read_files())
             return
-        raw = self.workspace.raw(path) if text is not None or not os.path.islink(path) else None
+        raw = self.workspace.raw(path)
         facts = None if raw is None else _read(path, raw)
         old = self.workspace.facts.get(path)
-        if facts is None and old is None:
-            return
-        if facts is not None and old is not None and facts.digest == old.digest:
-            return
-        self._forget(path, self.workspace.put(path, facts))
+        if (facts and facts.digest) != (old and old.digest):
+            self._forget(path, self.workspace.put(path, facts))
+        for each in [link for link, name in self.workspace.modules.links.items() if name == path]:
+            if self._links.name(each) != path:  # the link by whose name the file was known leads elsewhere
+                self.update(each)
+
+    def known_as(self, path: str) -> str:
+        """The name that a file has here, whatever links lead to it. One behind a link out of the workspace, or below a
+        linked folder, is read when it is asked about."""
+        name = self._links.name(os.path.abspath(path))
+        if name not in self.workspace.facts and os.path.realpath(name) != name:
+            self.update(name)
+        return name
+
+    def _named(self, path: str) -> str:
+        """The name that a file is read by. If the path has become another link, or is none any more, what it was is
+        forgotten."""
+        name, modules = self._links.name(path), self.workspace.modules
+        other = name if name != path else None
+        if modules.links.get(path) != other:
+            self.workspace.overlays.pop(path, None)
+            self._forget(path, self.workspace.put(path, None))
+            if other is not None:
+                modules.link(path, other)
+        if other is None:
+            self._links.use(path)
+        return name
 
     def _read_files(self) -> set[str]:
         return {path for run in self._runs.values() for path in run.files}

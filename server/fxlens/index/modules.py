@@ -16,6 +16,8 @@ class Modules:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.links: dict[str, str] = {}
+        """Other names of files, with those that the index knows them by."""
         self._files: set[str] = set()
         self._folders: dict[str, int] = {}
         self._known: dict[tuple[str, int, str], str | None] = {}
@@ -36,8 +38,15 @@ class Modules:
         for folder in self._above(path):
             self._folders[folder] = self._folders.get(folder, 0) + 1
 
+    def link(self, path: str, name: str) -> None:
+        """Handle a new link to the file that the index knows by this name; it is imported by both."""
+        self.links[path] = name
+        if path.endswith(".py"):
+            self.add(path)
+
     def discard(self, path: str) -> None:
-        """Handle a deleted file."""
+        """Handle a deleted file or link."""
+        self.links.pop(path, None)
         if path not in self._files:
             return
         self._files.discard(path)
@@ -93,8 +102,8 @@ class Modules:
         tail = os.sep + os.path.join(*parts)
         tails = (f"{tail}.py", os.path.join(tail, "__init__.py"))
         found = [path for path in self._named.get(parts[-1], ()) if path.startswith(folder + os.sep)]
-        found = [path for path in found if path.endswith(tails)]
-        return found[0] if len(found) == 1 else None
+        files = {self.links.get(path, path) for path in found if path.endswith(tails)}
+        return files.pop() if len(files) == 1 else None
 
     def _bases(self, folder: str, top: str) -> Iterable[str]:
         at = folder
@@ -116,7 +125,7 @@ class Modules:
     def _at(self, place: str) -> str | None:
         for path in (os.path.join(place, "__init__.py"), f"{place}.py"):
             if path in self._files:
-                return path
+                return self.links.get(path, path)
         return place if place in self._folders else None
 
     def _above(self, path: str) -> Iterable[str]:

@@ -66,16 +66,18 @@ def serve(index: Index, requests: TextIO, out: TextIO) -> None:
 def answers(index: Index, path: str) -> dict[str, Any]:
     """Everything known of a file's classes and functions, as plain data; less if that would take too long."""
     found: dict[str, Any] = {}
+    own = index.known_as(path)
 
     def collect() -> None:
-        for name in index.classes(path):
-            data = bounded.within(_SECONDS_OF_CLASS, partial(_answer, index, path, name), None)
+        for name in index.classes(own):
+            data = bounded.within(_SECONDS_OF_CLASS, partial(_answer, index, own, name), None)
             if data is not None:
                 found[name] = data
 
     bounded.within(_SECONDS, collect, None)
-    functions: list[Any] = bounded.within(_SECONDS_OF_CLASS, lambda: list(index.functions(path)), [])
-    return {"answers": found, "functions": functions}
+    functions: list[Any] = bounded.within(_SECONDS_OF_CLASS, lambda: list(index.functions(own)), [])
+    said = {"answers": found, "functions": functions}
+    return said if own == path else _renamed(said, own, path)
 
 
 def _answer(index: Index, path: str, name: str) -> dict[str, Any]:
@@ -84,6 +86,15 @@ def _answer(index: Index, path: str, name: str) -> dict[str, Any]:
     data["aside"] = index.aside(path, name)
     data["wholes"] = [asdict(each) for each in index.wholes(path, name)]
     return data
+
+
+def _renamed(said: Any, own: str, path: str) -> Any:
+    """An answer in which a file has the name that it was asked about by."""
+    if isinstance(said, dict):
+        return {key: _renamed(each, own, path) for key, each in said.items()}
+    if isinstance(said, (list, tuple)):
+        return [_renamed(each, own, path) for each in said]
+    return path if said == own else said
 
 
 def _end_with_parent() -> None:
