@@ -53,7 +53,9 @@ def test_requests_with_wrong_parameters_are_answered(server: Client, workspace: 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_server_while_its_input_is_open(tmp_path: Path, how: signal.Signals, report):
+    before = signal.signal(how, signal.SIG_DFL)  # nohup ignores one of them
     with Client(tmp_path, trusted=False, cold=True) as server:
+        signal.signal(how, before)
         server.diagnostics(server.open(tmp_path / "model.py", MODEL))
         server.process.send_signal(how)
         assert server.process.wait(20) == 128 + how

@@ -233,6 +233,11 @@ class Surroundings:
             for each in self._knowledge.values():
                 each.update(os.path.abspath(path), None)
 
+    async def look_again(self) -> None:
+        """Learns what else has changed on disk, in files that are not checked."""
+        for each in self._knowledge.values():
+            await each.look_again(whole=True)
+
     async def close(self) -> None:
         for each in self._knowledge.values():
             await each.close()

@@ -90,6 +90,7 @@ async def rounds(
                 looked = (now.keys() | before.keys()) - (resting if rests else set())
                 changed = {path for path in looked if now.get(path) != before.get(path)}
             around.changed(changed)
+            await around.look_again()
     finally:
         await pool.close()
         await around.close()

@@ -246,7 +246,7 @@ def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
         notes.append("--python PATH names the interpreter that has torch and what the models need")
     for note in notes:
         if note not in said:
-            print(f"fxlens: {note}", file=sys.stderr)
+            print(f"fxlens: {one_line(note)}", file=sys.stderr)
             said.add(note)
     for fix in result.fixed.applied if fixing else ():
         changed = ", ".join(one_line(relative(path)) for path in fix["files"])

@@ -78,19 +78,26 @@ class IndexClient:
     async def answers(self, path: str) -> dict[str, Any] | None:
         """The index's entries for the classes of a file; None if there is no index. If the process dies of something
         else meanwhile, the next one is asked."""
+        question = {"do": "answers", "path": path}
         for _ in range(_TRIES):
             reader = self._reader
-            if (answer := await self._asked(path)) is not None or reader is None:
+            if (answer := await self._asked(question)) is not None or reader is None:
                 return answer
             await asyncio.wait({reader})  # it ends when the next process has been started, or none is
         return None
 
-    async def _asked(self, path: str) -> dict[str, Any] | None:
+    async def look_again(self, whole: bool) -> bool:
+        """Whether files have changed on disk that nobody has told, from now on known; unless ``whole``, only those
+        behind links out of the folder count."""
+        answer = await self._asked({"do": "look again", "whole": whole})
+        return answer is not None and answer["changed"]
+
+    async def _asked(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The answer of the process that runs now; None if it dies."""
         self._last += 1
         self._send_later(all_of_it=True)
         future = asyncio.get_running_loop().create_future()
-        if not self._send({"id": self._last, "do": "answers", "path": path}):
+        if not self._send({"id": self._last, **question}):
             return None
         self._waiting[self._last] = future
         return await future

@@ -87,6 +87,10 @@ class Knowledge:
         if self._starting is not None:
             self._index.update(path, text)
 
+    async def look_again(self, whole: bool) -> bool:
+        """Whether files have changed that nobody has told (`IndexClient.look_again`)."""
+        return self._starting is not None and await self._index.look_again(whole)
+
     async def close(self) -> None:
         self._closed = True
         if self._starting is not None:

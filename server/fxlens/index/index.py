@@ -52,6 +52,7 @@ class Index:
         self.workspace = Workspace(self.root)
         self._links = Links(self.root, exclude)
         self._store = store
+        self._stamps: dict[str, Stamp] = {}
         self._runs: dict[Entry, Run] = {}
         self._answers: dict[Symbol, Answer] = {}
         self._settings: dict[str, list[tuple[Value, tuple[str, int]]]] = {}
@@ -68,17 +69,17 @@ class Index:
         for entry in files.walk(self.root, self.exclude):
             path = entry.path
             bounded.watch()
+            if (seen := _stamp(path)) is not None:
+                self._stamps[path] = seen
             if not files.is_python(path):
                 self.workspace.put_configuration(path, True)
                 continue
             if entry.is_symlink() and self._named(path) != path:
                 continue
             count += 1
-            try:
-                state = entry.stat()
-            except OSError:
+            if seen is None:
                 continue
-            stamp = (state.st_mtime_ns, state.st_size)
+            stamp = seen
             old = kept.get(path)
             if old is not None and old[0] == stamp and path not in self.workspace.overlays:
                 known += 1
@@ -93,6 +94,20 @@ class Index:
         if self._store and (known < count or len(kept) != len(found)):
             self._store.save({path: each for path, each in found.items() if path not in self.workspace.overlays})
         return Built(count, known, time.perf_counter() - started)
+
+    def look_again(self, whole: bool = True) -> bool:
+        """Handles all changes on disk that nobody has told, and returns whether there are some; unless ``whole``, only
+        those of files behind links out of the workspace."""
+        names = [entry.path for entry in files.walk(self.root, self.exclude)] if whole else self._links.behind()
+        now = {path: stamp for path in names if (stamp := _stamp(path)) is not None}
+        before = self._stamps if whole else {path: self._stamps[path] for path in names if path in self._stamps}
+        changed = [path for path in sorted(now.keys() | before.keys()) if now.get(path) != before.get(path)]
+        for path in changed:
+            bounded.watch()
+            if path not in self.workspace.overlays:
+                self.update(path)
+        self._stamps = now if whole else {**self._stamps, **now}
+        return bool(changed)
 
     def update(self, path: str, text: str | None = None) -> None:
         """Handles a changed, new or deleted file or folder. ``text`` is the editor's text; None for the file on
@@ -268,3 +283,11 @@ class Index:
 def _read(path: str, text: str) -> Facts:
     """The facts of a file; none if reading it takes too long."""
     return bounded.within(_SECONDS, lambda: of_file(path, text), Facts(digest_of(text)))
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size

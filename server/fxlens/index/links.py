@@ -31,6 +31,10 @@ class Links:
         known = self._outside.get(real, path)
         return known if os.path.realpath(known) == real else path
 
+    def behind(self) -> list[str]:
+        """The names of files outside."""
+        return list(self._outside.values())
+
     def use(self, path: str) -> None:
         """The file is read by this name, which `name` has returned."""
         if (real := os.path.realpath(path)) != path:

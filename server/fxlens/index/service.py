@@ -4,6 +4,7 @@ Reads requests from standard input and writes answers to standard output, one JS
 
     {"id": 1, "do": "answers", "path": "/w/net.py"}  ->  {"id": 1, "answers": {"Net": {…}}, "functions": […]}
     {"do": "update", "path": "/w/net.py", "text": "…" or null}
+    {"id": 2, "do": "look again", "whole": true}  ->  {"id": 2, "changed": false}
 
 It first builds the index, reports ``{"built": {…}}``, and then answers in order. It ends with its input, and with its
 parent process.
@@ -58,6 +59,8 @@ def serve(index: Index, requests: TextIO, out: TextIO) -> None:
             bounded.watch()
             if request["do"] == "update":
                 index.update(request["path"], request["text"])
+            elif request["do"] == "look again":
+                send({"id": request["id"], "changed": index.look_again(request["whole"])})
             elif request["do"] == "answers":
                 send({"id": request["id"], **answers(index, request["path"])})
             bounded.rest()

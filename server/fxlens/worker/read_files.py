@@ -16,7 +16,6 @@ import io
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -125,7 +124,8 @@ def _is_installed(frame: Any) -> bool:
 @functools.cache
 def _installed() -> tuple[str, ...]:
     """What comes with Python, the system or FX Lens, and temporary files."""
-    folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, tempfile.gettempdir()}
+    temporary = filter(None, map(os.environ.get, ("TMPDIR", "TEMP", "TMP")))
+    folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, *temporary}
     return (*_SYSTEM, *_ours(), *(os.path.join(each, "") for each in folders))
 
 

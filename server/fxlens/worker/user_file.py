@@ -155,9 +155,13 @@ class OverlayFinder(importlib.abc.MetaPathFinder):
                 return self._of_user(fullname, beside.origin) or beside if beside.origin else beside
             around = _places(name, (*self._around(asking), *self.later)) if path is None else []
             near = [place for place in (*places, *around) if self._is_own(place)]
-            stems = {os.path.splitext(place)[0] for place in near if not place.endswith(_INIT)}
+            # As of a package that is installed as editable.
+            outside = [
+                each for each in places if each not in near and not _is_library(each) and not _is_installed(each)
+            ]
+            stems = {os.path.splitext(place)[0] for place in (*near, *outside) if not place.endswith(_INIT)}
             also = [only_names(stem + tail) for stem in stems for tail in ("", *_COMPILED)]
-            self.missing.setdefault(fullname, set()).update(near, also)
+            self.missing.setdefault(fullname, set()).update(near, outside, also)
             self.absent[fullname] = [*dict.fromkeys(os.path.dirname(place) for place in near if place.endswith(_INIT))]
         return None
 

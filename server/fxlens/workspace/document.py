@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import os
@@ -157,6 +158,7 @@ class Document:
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
+        self.saved = self.saved and self.is_on_disk()
         if not self.saved:
             self.edited = time.monotonic()
 
@@ -251,9 +253,12 @@ class Document:
         return each != "" and files.state_of(each) != state
 
     def is_on_disk(self) -> bool:
-        """Whether the file on disk has its text."""
+        """Whether the file on disk has its text, in whatever encoding. Editors leave out a byte-order mark."""
         text = files.read_text(self.path)
-        return text is not None and _without_mark(text) == self.text
+        if text is None:
+            with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
+                text = files.read_source(self.path)
+        return text is not None and _without_mark(text).removeprefix("\x0c") == self.text.removeprefix("\x0c")
 
     def stop_naming(self) -> None:
         for task in self.naming[1].values():

@@ -169,6 +169,10 @@ class Environment:
             self._knowledge[folder] = Knowledge(folder)
         return self._knowledge[folder]
 
+    def known(self) -> list[tuple[str, Knowledge]]:
+        """The knowledge so far, with its folders."""
+        return [*self._knowledge.items()]
+
     def changed(self, path: str, text: str | None) -> None:
         """Handles a change of a file in the editor, or on disk (None)."""
         for each in self._knowledge.values():

@@ -19,7 +19,6 @@ from fxlens.ipc.protocol import Data
 from fxlens.ipc.request import Limits, Request
 from fxlens.jobs import dynamic_shapes, engines, fix_all, lower, names, trace
 from fxlens.record import Finding, Record, Target
-from fxlens.sources.files import read_text
 from fxlens.sources.notebook import is_notebook, module_path
 from fxlens.sources.paths import key
 from fxlens.views.verdicts import named
@@ -80,7 +79,7 @@ class Session:
         version: int | None,
         broken: Sequence[Finding] = (),
     ) -> None:
-        document = Document(uri, path, folder, text, version, saved=read_text(path) == text, broken=broken)
+        document = Document(uri, path, folder, text, version, broken=broken)
         self.documents[uri] = document
         self._refreshing.schedule(document, 0.0)
         # An editor restores what was not saved when it ended, and reloads what has changed on disk by closing it.
@@ -122,6 +121,9 @@ class Session:
         if document.record_text != document.text and not under_way:
             self._refreshing.schedule(document, 0.0)
         self._refreshing.schedule_dependents(document.path, 0.0)
+        if (knowledge := self._environment.knowledge(document.folder)) is not None:
+            knowledge.update(module_path(document.path), document.text)
+            self._learn_all(document.folder, but=document)  # it may construct their models
 
     def show_again(self, uri: str) -> None:
         """Publish again after the cell numbers of a notebook changed, which findings and lenses contain."""
@@ -176,6 +178,18 @@ class Session:
         if is_configuration(path):
             self._environment.forget_projects()
         self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+
+    async def look_around(self, whole: bool) -> None:
+        """Learns what has changed in files of the workspace that nobody has told: in all, or only in those behind links
+        out of it."""
+        for folder, knowledge in self._environment.known():
+            if await knowledge.look_again(whole):
+                self._learn_all(folder)
+
+    def _learn_all(self, folder: str | None, but: Document | None = None) -> None:
+        for document in self.documents.values():
+            if document.folder == folder and document.known is not None and document is not but:
+                self._refreshing.learn(document)
 
     def open_file_changed(self, path: str) -> None:
         """A file that is open has changed on disk: for others, it stands for its text in the editor from now on where
