@@ -244,6 +244,24 @@ def test_watch_ends_where_the_code_itself_changes_what_it_reads(project: Path):
         watching.end()
 
 
+def test_watch_knows_what_files_say_that_are_not_checked(project: Path):
+    """As one that constructs a model, when what is checked is checked again."""
+    (caller := project / "train.py").write_text("import torch\nfrom net import Net\n\nNet(1)(torch.ones(2, 4))\n")
+    (net := project / "net.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n"
+        "        self.size = size\n\n    def forward(self, x):\n"
+        "        return x if self.size > 3 and x.sum() > 0 else -x\n"
+    )
+    watching = Watching(project, "net.py")
+    try:
+        assert "FX101" not in watching.report()
+        caller.write_text(caller.read_text().replace("1", "5", 1))
+        net.write_text(f"{net.read_text()}\n")
+        assert "FX101" in watching.report()
+    finally:
+        watching.end()
+
+
 def test_watch_checks_again_what_was_saved_while_it_was_checked(project: Path):
     """A helper whose import was unknown: neither the report nor the cache keeps its old result."""
     net, helper = project / "src" / "net.py", project / "src" / "helper.py"

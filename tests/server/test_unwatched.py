@@ -81,6 +81,77 @@ def test_files_of_the_workspace_in_a_client_that_watches_none(tmp_path: Path, wa
         wait_for(client, uri, ["FX120"])
 
 
+WIDE = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.layer, self.size = nn.Linear(4, size), size
+
+    def forward(self, x):
+        return self.layer(x) * (len(x) if self.size > 3 else 1)
+"""
+MAKES = "import torch\nfrom net import Net\n\nNet({})(torch.randn(2, 4))\n"
+
+
+@pytest.mark.parametrize("case", ["watches nothing", "by a link", "open"])
+def test_files_that_construct_a_model(tmp_path: Path, warm: None, case: str):
+    """They are not executed, so that a record does not depend on them."""
+    (root := tmp_path / "workspace").mkdir()
+    caller = root / "train.py"
+    if case == "by a link":
+        (tmp_path / "other").mkdir()
+        caller.symlink_to(tmp_path / "other" / "train.py")
+    caller.write_text(MAKES.format(1))
+    with Client(root, capabilities=WATCHES_NOTHING if case == "watches nothing" else CAPABILITIES) as client:
+        if case == "open":
+            other = client.open(caller)
+        uri = client.open(root / "net.py", WIDE)
+        wait_for(client, uri, [])
+        caller.write_text(text := MAKES.format(5))
+        if case == "open":
+            client.change(other, text)
+            client.save(other)
+        wait_for(client, uri, ["FX120"])
+
+
+def test_a_configuration_beside_a_file_of_no_folder(tmp_path: Path, warm: None):
+    for name in ("workspace", "elsewhere"):
+        (tmp_path / name).mkdir()
+    with Client(tmp_path / "workspace") as client:
+        text = MODEL.replace("torch.relu(", "len(x) * torch.relu(")
+        uri = client.open(tmp_path / "elsewhere" / "net.py", text)
+        wait_for(client, uri, ["FX120"])
+        (tmp_path / "elsewhere" / "fxlens.toml").write_text('ignore = ["FX120"]\n')
+        wait_for(client, uri, [])
+
+
+def test_what_comes_outside_or_lies_there_from_then_on(tmp_path: Path, warm: None):
+    """A module of PYTHONPATH that comes, and a folder that becomes a link."""
+    for name in ("workspace", "libraries", "other"):
+        (tmp_path / name).mkdir()
+    (folder := tmp_path / "workspace" / "kit").mkdir()
+    (folder / "inner.py").write_text(GOOD)
+    (tmp_path / "other" / "inner.py").write_text(GOOD)
+    with Client(tmp_path / "workspace", environment={"PYTHONPATH": str(tmp_path / "libraries")}) as client:
+        comes = client.open(client.root / "comes.py", CALLS.format(module="outer"))
+        uri = client.open(client.root / "net.py", CALLS.format(module="kit.inner"))
+        wait_for(client, uri, [])
+        while not any(each["code"] == "FX311" for each in client.diagnostics(comes)):
+            continue
+        (tmp_path / "libraries" / "outer.py").write_text(BAD)
+        wait_for(client, comes, ["FX120"])
+        folder.rename(tmp_path / "before")
+        folder.symlink_to(tmp_path / "other")
+        told(client, folder, 1)
+        client.request("fxlens/trace", {"uri": uri})
+        (tmp_path / "other" / "inner.py").write_text(BAD)
+        wait_for(client, uri, ["FX120"])
+
+
 @pytest.mark.parametrize("is_open", [False, True])
 def test_code_may_read_the_configuration(shared: Client, folder: Path, is_open: bool):
     (read := folder / "pyproject.toml").write_text("abc")
@@ -96,19 +167,25 @@ def test_code_may_read_the_configuration(shared: Client, folder: Path, is_open: 
             client.close(read.as_uri())
 
 
-def test_text_that_the_editor_has_loaded_again_counts_as_saved(tmp_path: Path, warm: None):
+LATIN = "# -*- coding: latin-1 -*-\n# \xe9\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_text_that_the_editor_has_loaded_again_counts_as_saved(tmp_path: Path, warm: None, encoding: str):
     """As after a checkout, where results are renewed when a file is saved."""
-    (path := tmp_path / "inner.py").write_text(GOOD)
+    head = LATIN if encoding == "latin-1" else ""
+    (path := tmp_path / "inner.py").write_text(head + GOOD, encoding)
     with Client(tmp_path, settings={"run": "onSave"}) as client:
-        inner = client.open(path)
+        inner = client.open(path, head + GOOD)
         uri = client.open(tmp_path / "net.py", CALLS.format(module="inner"))
         wait_for(client, uri, [])
         for text, codes in ((BAD, ["FX120"]), (GOOD, [])):
-            path.write_text(text)
-            client.change(inner, text)
+            path.write_text(head + text, encoding)
+            client.change(inner, head + text)
             told(client, path, 2)
             wait_for(client, uri, codes)
-        (net := tmp_path / "net.py").write_text(text := MODEL.replace("torch.relu(", "len(x) * torch.relu("))
+        text = head + MODEL.replace("torch.relu(", "len(x) * torch.relu(")
+        (net := tmp_path / "net.py").write_text(text, encoding)
         client.change(uri, text)
         told(client, net, 2)
         wait_for(client, uri, ["FX120"])
