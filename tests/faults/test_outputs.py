@@ -133,7 +133,9 @@ def test_an_output_that_cannot_be_written_is_said_in_a_line(tmp_path: Path, repo
     report(tries=len(commands), outcome="one line, status 2")
 
 
-INTERRUPTED = """import os, sys
+INTERRUPTED = """import os, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 
 
 class Finder:
