@@ -24,6 +24,7 @@ from .record import Finding
 from .sources.changes import Place, changed
 from .workspace.document import Document
 from .workspace.session import Session
+from .workspace.tasks import Tasks
 from .workspace.view_files import ViewFiles
 
 if TYPE_CHECKING:
@@ -169,8 +170,7 @@ class FxLensServer(LanguageServer):
         """Whether the client asks its user before code of a workspace, or of a file outside of it, runs."""
         self.watches_files = False
         """Whether the client watches the files of the workspace."""
-        self.background: set[asyncio.Task] = set()
-        """Tasks that last as long as the server."""
+        self.tasks = Tasks()
         self.on_publish: list[Callable[[FxLensServer, Document, list[Finding], bool], None]] = []
         self.on_traced: list[Callable[[FxLensServer, Document], None]] = []
         self.on_judged: list[Callable[[FxLensServer, Document], None]] = []

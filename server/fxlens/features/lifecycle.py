@@ -29,8 +29,7 @@ def register(server: FxLensServer) -> None:
         regroup(ls)
         # A client outside of the server's container names a process that is not seen from inside.
         if params.process_id and _is_there(params.process_id):
-            watch = ls.loop.create_task(_end_with(params.process_id))
-            ls.background.add(watch)
+            ls.tasks.start(_end_with(params.process_id))
 
     @server.feature(types.SHUTDOWN)
     async def shutdown(ls: FxLensServer, params: None) -> None:

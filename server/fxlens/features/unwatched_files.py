@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fxlens.config.project import configurations
 from fxlens.sources.files import changed_since, state_of
@@ -18,7 +17,6 @@ from .folders import folders
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
-    from fxlens.workspace.document import Document
 
 _LOOK_SECONDS = 2.0
 _REST = 20
@@ -43,22 +41,16 @@ class _Looker:
         """Looks now, and from now on: a state is compared with the one before."""
         self._awake.set()
         if self._looking is None or self._looking.done():
-            self._looking = self._started(self._look())
-
-    def _started(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._server.background.add(task)
-        task.add_done_callback(self._server.background.discard)
-        return task
+            self._looking = self._server.tasks.start(self._look())
 
     async def _look(self) -> None:
         while self._server.session.documents:
             self._awake.clear()
-            began, inside = self._depended_on(), folders(self._server)
-            for path in await asyncio.to_thread(self._changed, began, inside):
+            began, places, inside = self._depended_on(), self._places(), folders(self._server)
+            for path in await asyncio.to_thread(self._changed, began, places, inside):
                 watched_files.tell(self._server, path)
             if (self._around is None or self._around.done()) and time.monotonic() > self._not_before:
-                self._around = self._started(self._look_around())
+                self._around = self._server.tasks.start(self._look_around())
             try:
                 await asyncio.wait_for(self._awake.wait(), _LOOK_SECONDS)
             except asyncio.TimeoutError:
@@ -75,13 +67,23 @@ class _Looker:
         found: dict[str, int] = {}
         for document in self._server.session.documents.values():
             if document.record is not None and document.record_began is not None:
-                for path in (*document.record["files"], *_configurations(document)):
+                for path in document.record["files"]:
                     found[path] = max(found.get(path, 0), document.record_began.of_files)
         return found
 
-    def _changed(self, began: dict[str, int], inside: list[str]) -> list[str]:
+    def _places(self) -> dict[tuple[str, str], int]:
+        """The folders of the documents whose configuration counts, each with the one up to which it is looked for."""
+        found: dict[tuple[str, str], int] = {}
+        for document in self._server.session.documents.values():
+            if document.record_began is not None:
+                place = os.path.dirname(document.path), document.folder or os.path.dirname(document.path)
+                found[place] = max(found.get(place, 0), document.record_began.of_files)
+        return found
+
+    def _changed(self, began: dict[str, int], places: dict[tuple[str, str], int], inside: list[str]) -> list[str]:
         """Those that changed since they were last looked at, or, the first time, since that execution began."""
         changed, states, watched = [], {}, dict[str, bool]()
+        began = {path: since for place, since in places.items() for path in configurations(*place)} | began
         for path, since in began.items():
             folder = os.path.dirname(path)
             if self._server.watches_files and folder not in watched:
@@ -94,8 +96,3 @@ class _Looker:
                 changed.append(os.path.normpath(path))
         self._states = states
         return changed
-
-
-def _configurations(document: Document) -> Iterator[str]:
-    here = os.path.dirname(document.path)
-    return configurations(here, document.folder or here)

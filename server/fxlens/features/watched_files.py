@@ -47,11 +47,7 @@ def register(server: FxLensServer) -> None:
         new = {name for path in read for name in _special(os.path.normpath(path), document.folder or "", seen)} - names
         if new and len(names) + len(new) <= _MOST_NAMES:
             names.update(new)
-            task = asyncio.get_running_loop().create_task(
-                _register(ls, f"fxlens-files-{len(names)}", _named(sorted(new)))
-            )
-            ls.background.add(task)
-            task.add_done_callback(ls.background.discard)
+            ls.tasks.start(_register(ls, f"fxlens-files-{len(names)}", _named(sorted(new))))
 
     server.on_traced.append(also_read)
 

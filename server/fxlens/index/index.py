@@ -100,13 +100,14 @@ class Index:
         those of files behind links out of the workspace."""
         names = [entry.path for entry in files.walk(self.root, self.exclude)] if whole else self._links.behind()
         now = {path: stamp for path in names if (stamp := _stamp(path)) is not None}
-        before = self._stamps if whole else {path: self._stamps[path] for path in names if path in self._stamps}
+        asked = self._stamps.keys() if whole else {*names}
+        before = {path: stamp for path, stamp in self._stamps.items() if path in asked}
         changed = [path for path in sorted(now.keys() | before.keys()) if now.get(path) != before.get(path)]
         for path in changed:
             bounded.watch()
             if path not in self.workspace.overlays:
                 self.update(path)
-        self._stamps = now if whole else {**self._stamps, **now}
+        self._stamps = {path: stamp for path, stamp in self._stamps.items() if path not in asked} | now
         return bool(changed)
 
     def update(self, path: str, text: str | None = None) -> None:

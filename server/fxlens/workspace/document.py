@@ -70,9 +70,9 @@ class Document:
     folder: str | None
     text: str
     version: int | None
-    saved: bool = True
     broken: Sequence[Finding] = ()
     """Syntax errors of a notebook's cells, most of which are commented out in its text."""
+    saved: bool = field(init=False)
     record: Record | None = None
     """The last good record, with the text it belongs to."""
     record_text: str = ""
@@ -158,7 +158,7 @@ class Document:
 
     def __post_init__(self) -> None:
         self.text = _without_mark(self.text)
-        self.saved = self.saved and self.is_on_disk()
+        self.saved = self.is_on_disk()
         if not self.saved:
             self.edited = time.monotonic()
 

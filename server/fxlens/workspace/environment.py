@@ -169,9 +169,9 @@ class Environment:
             self._knowledge[folder] = Knowledge(folder)
         return self._knowledge[folder]
 
-    def known(self) -> list[tuple[str, Knowledge]]:
-        """The knowledge so far, with its folders."""
-        return [*self._knowledge.items()]
+    def known(self) -> list[Knowledge]:
+        """The knowledge of the folders that were asked about."""
+        return [*self._knowledge.values()]
 
     def changed(self, path: str, text: str | None) -> None:
         """Handles a change of a file in the editor, or on disk (None)."""

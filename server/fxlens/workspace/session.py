@@ -123,7 +123,7 @@ class Session:
         self._refreshing.schedule_dependents(document.path, 0.0)
         if (knowledge := self._environment.knowledge(document.folder)) is not None:
             knowledge.update(module_path(document.path), document.text)
-            self._learn_all(document.folder, but=document)  # it may construct their models
+            self._learn_all()  # it may construct the models of others
 
     def show_again(self, uri: str) -> None:
         """Publish again after the cell numbers of a notebook changed, which findings and lenses contain."""
@@ -172,9 +172,7 @@ class Session:
     def changed_on_disk(self, path: str) -> None:
         """A file that is not open has changed: trace again the documents that imported it or that it configures."""
         self._environment.changed(path, None)
-        for document in self.documents.values():
-            if document.known is not None:
-                self._refreshing.learn(document)
+        self._learn_all()
         if is_configuration(path):
             self._environment.forget_projects()
         self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
@@ -182,13 +180,13 @@ class Session:
     async def look_around(self, whole: bool) -> None:
         """Learns what has changed in files of the workspace that nobody has told: in all, or only in those behind links
         out of it."""
-        for folder, knowledge in self._environment.known():
+        for knowledge in self._environment.known():
             if await knowledge.look_again(whole):
-                self._learn_all(folder)
+                self._learn_all()
 
-    def _learn_all(self, folder: str | None, but: Document | None = None) -> None:
+    def _learn_all(self) -> None:
         for document in self.documents.values():
-            if document.folder == folder and document.known is not None and document is not but:
+            if document.known is not None:
                 self._refreshing.learn(document)
 
     def open_file_changed(self, path: str) -> None:
