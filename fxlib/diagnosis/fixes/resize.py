@@ -32,9 +32,10 @@ def another_size(
 ) -> Resize | None:
     """A resizing of the example inputs that forward still takes; None if it takes no other size.
 
-    Sizes that are equal change together, since they may have to agree; ``runs`` says whether forward takes the result,
-    and ``slow`` whether that took long: then the batch and one more size are enough. With ``smaller`` large sizes
-    shrink while it is slow, and the batch grows once one has shrunk.
+    Sizes that are equal change together, since they may have to agree. An even size becomes an odd one if forward takes
+    that, since divisions then leave a rest. ``runs`` says whether forward takes the result, and ``slow`` whether that
+    took long: then the batch and one more size are enough. With ``smaller`` large sizes shrink while it is slow, and
+    the batch grows once one has shrunk.
     """
     tensors = [tensor for tensor in tensors_in(args, kwargs) if tensor.dim()]
     if not tensors:
@@ -42,24 +43,33 @@ def another_size(
     batch = Counter(tensor.shape[0] for tensor in tensors).most_common(1)[0][0]
     inner = Counter(size for tensor in tensors for size in tensor.shape[1:] if size > 1)
     accepted: Resize | None = None
-    first: int | None = None
+    first: dict[int, int] = {}
     sizes: dict[int, int] = {}
-    halves = [{size: size // 2} for size, _ in inner.most_common() if size >= _LARGE and size % 2 == 0]
-    doubles = [{size: 2 * size} for size, _ in inner.most_common()]
-    inside = [(None, each) for each in (halves if smaller else doubles)[:_MOST]]
-    for larger, more in [*inside, (batch, {})] if smaller else [(batch, {}), *inside]:
-        if (smaller and larger and not sizes) or (not smaller and sizes and slow()):
+    halves = [_half(size, size) for size, _ in inner.most_common()]
+    inside = [ways for ways in halves if ways] if smaller else [_larger(size) for size, _ in inner.most_common()]
+    of_batch = [(True, _larger(batch))]
+    of_others = [(False, ways) for ways in inside[:_MOST]]
+    for leading, ways in [*of_others, *of_batch] if smaller else [*of_batch, *of_others]:
+        if (smaller and leading and not sizes) or (not smaller and sizes and slow()):
             break
-        while True:
-            wanted = (larger or first, {**sizes, **more})
+        while ways:
+            way, *ways = ways
+            wanted = ({**first, **way}, sizes) if leading else (first, {**sizes, **way})
             resize = _resizing(*wanted)
-            if not runs(*resize((args, kwargs))):
-                break
-            accepted, (first, sizes) = resize, wanted
-            more = {size: now // 2 for size, now in more.items() if now >= _LARGE and now % 2 == 0}
-            if not (smaller and more and slow()):
-                break
+            if runs(*resize((args, kwargs))):
+                accepted, (first, sizes) = resize, wanted
+                again = smaller and not leading and slow()
+                ways = _half(*next(iter(way.items()))) if again else []
     return accepted
+
+
+def _larger(size: int) -> list[dict[int, int]]:
+    """About twice the size, first as an odd number if it is even."""
+    return [{size: new} for new in ((2 * size,) if size % 2 else (2 * size - 1, 2 * size))]
+
+
+def _half(size: int, now: int) -> list[dict[int, int]]:
+    return [{size: now // 2}] if now >= _LARGE and now % 2 == 0 else []
 
 
 def small_enough(
@@ -78,22 +88,21 @@ def small_enough(
     for size, _ in inner.most_common()[:_MOST]:
         while seconds is not None and seconds > slow and (now := sizes.get(size, size)) >= _SMALL and now % 2 == 0:
             smaller = {**sizes, size: now // 2}
-            found = taken(*_resizing(None, smaller)((args, kwargs)))
+            found = taken(*_resizing({}, smaller)((args, kwargs)))
             if found is None:
                 break
             seconds, sizes = found, smaller
             accepted = accepted if math.isinf(found) else smaller
-    return _resizing(None, accepted) if accepted else None
+    return _resizing({}, accepted) if accepted else None
 
 
-def _resizing(batch: int | None, sizes: dict[int, int]) -> Resize:
-    """Doubles the leading size ``batch`` and maps the other sizes by ``sizes``, in all tensors."""
+def _resizing(first: dict[int, int], sizes: dict[int, int]) -> Resize:
+    """Maps the leading sizes of all tensors by ``first``, and their other sizes by ``sizes``."""
 
     def resized(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.dim():
             return tensor
-        shape = [2 * tensor.shape[0] if tensor.shape[0] == batch else tensor.shape[0]]
-        shape += [sizes.get(size, size) for size in tensor.shape[1:]]
+        shape = [first.get(tensor.shape[0], tensor.shape[0]), *(sizes.get(size, size) for size in tensor.shape[1:])]
         large = tensor.detach().tile([2 if new > old else 1 for new, old in zip(shape, tensor.shape, strict=True)])
         return large[tuple(slice(size) for size in shape)].contiguous().requires_grad_(tensor.requires_grad)
 

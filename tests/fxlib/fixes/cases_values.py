@@ -155,6 +155,13 @@ VALUES = {
         ["x * (c**(-0.5))"],
         0,
     ),
+    "floor-of-floor": (
+        "floor-div",
+        net("return x[:, : «math.ceil(x.shape[1] // 3)»]\n", NUMPY),
+        X,
+        ["x[:, : x.shape[1] // 3]"],
+        0,
+    ),
     "ceil": ("floor-div", net("return x * «math.ceil(x.shape[1] / 3)»\n", NUMPY), X, ["x * (-(-x.shape[1] // 3))"], 0),
     "convert": (
         "wrap-conversion",

@@ -125,9 +125,9 @@ def test_what_changes_eager_is_dropped(tmp_path):
 
 
 def test_a_division_that_rounds_another_way_below_zero_is_not_preferred(tmp_path):
-    # The sizes that a proof tries may all be even.
-    body = "k = int((2 - x.shape[1]) / 2)\nreturn nn.functional.pad(x, (k, 0))\n"
-    offered = settled(checker_for(tmp_path, net(body), "torch.ones(4, 4)"), "FX130")
+    # The sizes that a proof tries may all be multiples of three.
+    body = "k = int((3 - x.shape[1]) / 3)\nreturn nn.functional.pad(x, (k, 0))\n"
+    offered = settled(checker_for(tmp_path, net(body), "torch.ones(3, 3)"), "FX130")
     assert "rounds toward 0" in offered["floor-div"].hazard
     assert offered["wrap-conversion"].preferred
 

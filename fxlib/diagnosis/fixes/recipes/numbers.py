@@ -17,7 +17,8 @@ _INTS = "right only if the numbers are ints, and none is negative: int() rounds 
 
 @recipe("floor-div")
 def floor_div(site: Site) -> list[Draft]:
-    """Replace `int(n / 2)` and `math.floor(n / 2)` with `n // 2`, and `int(n)` of a size with `n`."""
+    """Replace `int(n / 2)` with `n // 2` and `math.ceil(n / 2)` with `-(-n // 2)`; of `n // 2` and of a size,
+    these conversions are dropped."""
     for call in site.nearest(ast.Call):
         name = site.call_name(call)
         if name not in ("int", "math.floor", "math.ceil", "math.trunc") or len(call.args) != 1 or call.keywords:
@@ -26,13 +27,11 @@ def floor_div(site: Site) -> list[Draft]:
         if isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Div | ast.FloorDiv):
             if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in ast.walk(argument)):
                 continue  # // of a float gives a float
-            above, below = (
-                _fraction(argument) if isinstance(argument.op, ast.Div) else ([argument.left], [argument.right])
-            )
+            whole = isinstance(argument.op, ast.FloorDiv)
+            above, below = ([argument.left], [argument.right]) if whole else _fraction(argument)
             left = " * ".join(map(site.operand, above))
             right = _product(site, below)
-            ceiling = name == "math.ceil"
-            text = f"-(-{left} // {right})" if ceiling else f"{left} // {right}"
+            text = f"-(-{left} // {right})" if name == "math.ceil" and not whole else f"{left} // {right}"
             if _binds_tighter(site, call):
                 text = f"({text})"
             several = len(above) + len(below) > 2 or any(
