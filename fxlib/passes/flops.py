@@ -21,6 +21,7 @@ from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
 from fxlib.passes.calls import called
 from fxlib.shapes.kernel import map_values, single
+from fxlib.shapes.likeness import likeness
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
 from fxlib.shapes.tensor_meta import TensorMeta
 
@@ -153,7 +154,7 @@ _FUNCTION_KINDS: dict[Target, str] = {
 
 def _measured(root: nn.Module, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     module = submodule(root, str(node.target)) if node.op == "call_module" else None
-    head = (type(module), repr(module)) if module is not None else (node.op, node.target)
+    head = likeness(module) if module is not None else (node.op, node.target)
     try:
         key = (head, repr(args), repr(kwargs))
         if key in _remembered:

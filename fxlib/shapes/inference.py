@@ -31,6 +31,7 @@ from fxlib.shapes import (  # noqa: F401  (they fill the tables)
 )
 from fxlib.shapes.kernel import ShapeError, by_kernel, by_module, map_values
 from fxlib.shapes.library import library_rule
+from fxlib.shapes.likeness import frozen, likeness
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES, Rule, answer
 from fxlib.shapes.tensor_meta import TensorMeta, described
 
@@ -120,7 +121,7 @@ def _module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if rule is not None and not is_altered(module):
         out = answer(rule, (module, *args), kwargs)
     if out is None:
-        key = _key(_likeness(module), args, kwargs)
+        key = _key(likeness(module), args, kwargs)
         if key is None or (out := _remembered.get(key, _MISSING)) is _MISSING:
             out = by_module(module, args, kwargs)
             if key is not None:
@@ -207,23 +208,12 @@ def _pure(target: Target) -> bool:
     return module.split(".")[0] in _PURE_OWNERS or module.startswith("torch._ops")
 
 
-def _likeness(module: nn.Module) -> tuple[Hashable, ...]:
-    """A cache key for a leaf module: everything besides the inputs that decides its result's metadata."""
-    state = [(name, described(p)) for name, p in module.named_parameters()]
-    state += [(name, described(b)) for name, b in module.named_buffers()]
-    modes = tuple(m.training for m in module.modules())
-    plain = (type(m).__module__.startswith("torch.nn.") and not is_altered(m) for m in module.modules())
-    if not all(plain):
-        return (module, modes, *state)
-    return (type(module), repr(module), modes, *state)
-
-
 def _key(head: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
     try:
         key = (
             head,
-            _frozen(args),
-            _frozen(kwargs) if kwargs else None,
+            frozen(args),
+            frozen(kwargs) if kwargs else None,
             torch.get_default_dtype(),
             torch.is_grad_enabled(),
         )
@@ -231,16 +221,6 @@ def _key(head: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, An
     except TypeError:
         return None
     return key
-
-
-def _frozen(value: object) -> Hashable:
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *[_frozen(v) for v in value])
-    if isinstance(value, dict):
-        return ("dict", *[(k, _frozen(v)) for k, v in value.items()])
-    if type(value) is slice:
-        return ("slice", _frozen(value.start), _frozen(value.stop), _frozen(value.step))
-    return (type(value), value) if isinstance(value, (int, float)) else value
 
 
 def _remember(key: Hashable, out: Any) -> None:

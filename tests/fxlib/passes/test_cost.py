@@ -38,11 +38,12 @@ class Products(nn.Module):
         super().__init__()
         self.up, self.one = nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2), nn.Conv1d(6, 8, 3)
         self.rnn, self.attention = nn.LSTM(8, 8, batch_first=True), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.across = nn.MultiheadAttention(8, 2)  # it prints as the other one does
         self.weight = nn.Parameter(torch.randn(8, 5))
 
     def forward(self, x):
         y = self.one(self.up(x).flatten(2)).transpose(1, 2)
-        y = self.attention(y, y, y)[0]
+        y = self.across(y, y, y)[0] + self.attention(y, y, y)[0]
         y = F.scaled_dot_product_attention(y, y, y)
         z = torch.einsum("bij,jk->bik", y, self.weight)
         z = torch.matmul(z, z.transpose(1, 2)) + z @ z.mT

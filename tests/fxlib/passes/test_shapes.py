@@ -481,6 +481,27 @@ def test_results_are_remembered(monkeypatch):
     assert len(calls) == 2  # the first layer's input needs no grad, the others' does
 
 
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "args"),
+    [
+        (nn.MSELoss, {}, {"reduction": "none"}, (t(4, 5), t(4, 5))),
+        (nn.CosineSimilarity, {"dim": 0}, {"dim": 1}, (t(4, 5), t(4, 5))),
+        (nn.FractionalMaxPool2d, {"output_size": 3}, {"output_size": 4}, (t(1, 2, 8, 8),)),
+        (nn.AdaptiveMaxPool2d, {}, {"return_indices": True}, (t(2, 8, 8),)),
+        (nn.MultiheadAttention, {}, {"batch_first": True}, (t(3, 5, 8),) * 3),
+    ],
+    ids=lambda v: v.__name__ if isinstance(v, type) else "",
+)
+def test_modules_that_print_alike_have_their_own_results(kind, one, other, args):
+    clear()
+    first = {nn.MultiheadAttention: (8, 2), nn.CosineSimilarity: (), nn.MSELoss: ()}.get(kind, (2,))
+    modules = [kind(*first, **options) for options in (one, other)]
+    assert repr(modules[0]) == repr(modules[1])
+    for module in modules:
+        root = nn.ModuleDict({"leaf": module})
+        assert leaves(infer("call_module", "leaf", args, {}, root)) == leaves(truth(module, *args))
+
+
 def test_user_function_that_changes_a_list_leaves_the_graph_alone():
     def takes(x, window):
         window[0] = 1
