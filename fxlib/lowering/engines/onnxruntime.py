@@ -162,7 +162,6 @@ def session_options(options: BuildOptions) -> Any:
     settings.inter_op_num_threads = 1
     # Idle worker threads that spin would take cores from torch, which runs the other parts.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0" if options.threads != 1 else "1")
-    settings.add_session_config_entry("session.set_denormal_as_zero", "1")
     return settings
 
 

@@ -193,6 +193,14 @@ def test_half_precision_keeps_the_outside_dtypes() -> None:
     assert 1e-7 < lowered.report.max_rel_error < 5e-3
 
 
+def test_the_arithmetic_of_the_calling_thread_stays_as_it_was() -> None:
+    tiny, x = torch.tensor([1e-40]), torch.randn(2, 4)
+    fxlib.lower(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), (x,))(x)
+    flushed = not (tiny * 1).item()
+    torch.set_flush_denormal(False)
+    assert not flushed
+
+
 def test_weights_are_shared_not_copied() -> None:
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()).eval()
     lowered = fxlib.lower(model, (torch.randn(1, 512),))
