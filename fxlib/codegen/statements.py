@@ -151,6 +151,11 @@ def _can_be_named(target: Any) -> bool:
         return False
 
 
+def is_negative(value: Any) -> bool:
+    """Whether it is a number whose text begins with a sign."""
+    return isinstance(value, (int, float, complex)) and str(value).startswith("-")
+
+
 class NameClash(Exception):
     """A global needs the name of a node: the code must be written again with new names."""
 
@@ -399,6 +404,8 @@ class Writer:
                 name = self.name(node)
                 template, quick, operands = operation
                 values = self.values(args)
+                if target is operator.pow and is_negative(args[0]):
+                    values[0] = f"({values[0]})"  # ** binds tighter than the sign
                 shown = quick % tuple(values) if len(values) == operands else template.format(*values)
                 return f"{name}{annotation} = {shown}"
             template = _INPLACE_OPERATORS.get(target)  # type: ignore[assignment]

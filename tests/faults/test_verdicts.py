@@ -300,6 +300,7 @@ MODELS = {
     "a text that shows itself": ("", 'return nn.functional.pad(self.layer(x), (1, 1), mode=Tag("reflect"))', {"FX239"}),
     "a float that shows another": ("self.n = Half(0.5)", "return self.layer(x) * self.n", {"FX239"}),
     "an infinite part": ("", "return self.layer(x) + complex(1.0, math.inf)", {"FX239"}),
+    "a negative number to a power": ("", "return (-2.0) ** self.layer(x).round()", {"FX239"}),
     "what can be written": (
         "self.pair = Pair(1, Opt.P)",
         "y = {torch.float32: x, (0, 'a'): x, None: Pair(x, Pair(1, Mode.A)), 2.5: True}\n"

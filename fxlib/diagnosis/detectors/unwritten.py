@@ -6,11 +6,13 @@ import ast
 import builtins
 import cmath
 import enum
+import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
+from fxlib.codegen.statements import is_negative
 from fxlib.diagnosis.engine.search import Search
 from fxlib.ir.format import SYMBOLIC
 from fxlib.ir.names import _custom_builtins
@@ -42,6 +44,10 @@ def unwritten_values(search: Search) -> None:
         if found is not None:
             detail, data = _said(found)
             run.add("FX239", run.place_of_node(node), detail=detail, node=node.name, data=data)
+        elif node.target is operator.pow and is_negative(node.args[0]):
+            text = _short(f"{node.args[0]} ** {node.args[1]}")
+            detail = f"There `{text}` is `-({text[1:]})`: use torch.pow"
+            run.add("FX239", run.place_of_node(node), detail=detail, node=node.name)
 
 
 def _said(found: _Unwritten) -> tuple[str, dict[str, Any]]:

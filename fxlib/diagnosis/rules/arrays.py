@@ -57,6 +57,9 @@ raises NameError:
 - Subclasses of int, float or str with a `__repr__` of their own.
 - Complex numbers with an infinite or undefined imaginary part (`infj`).
 
+A negative number to the power of a traced value is written without parentheses, so that `(-1) ** x` becomes `-1 ** x`,
+which is `-(1 ** x)`. Write `torch.pow(-1, x)`. Graphs of fxlib have the parentheses.
+
 Make it a plain number or text where it is computed: `float(np.sqrt(64))`, `math.sqrt(64)`, `int(Opt.A | Opt.B)`,
 `{Mode.FIT.value: x}`.""",
         fixes=("plain-number",),

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import io
 import linecache
+import operator
 import pickle
 import sys
 import traceback
@@ -44,6 +45,13 @@ def test_source_and_signature_are_those_of_the_code(module):
     assert inspect.getsource(type(module).forward).strip() == module.code.strip()
     file = module.forward.__code__.co_filename
     assert linecache.getlines(file)[module._prologue_start - 1].startswith("def forward")
+
+
+@pytest.mark.parametrize("base", [-2, -0.5, -2j, -float("inf")])
+def test_a_negative_number_is_raised_as_a_whole(base):
+    powers = torch.tensor([1.0, 2.0, 3.0])
+    module = fxlib.symbolic_trace(lambda x: operator.pow(base, x))
+    assert torch.equal(module(powers), base**powers)
 
 
 def test_line_map_leads_from_lines_to_nodes(module):
