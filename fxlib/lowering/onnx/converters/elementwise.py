@@ -285,7 +285,17 @@ def square(ctx, input):
 
 
 def _logarithm(base: int):
-    return lambda ctx, input: _scaled(ctx, ctx.op("Log", _float(ctx, input)), 1 / math.log(base))
+    """A scaled natural logarithm; exact for powers of the base, since what follows may round down."""
+
+    def convert(ctx, input):
+        value = _float(ctx, input)
+        near = _scaled(ctx, ctx.op("Log", value), 1 / math.log(base))
+        whole = ctx.op("Round", near)
+        power = ctx.op("Pow", ctx.constant(base, ctx.dtype(value)), whole)
+        exact = ctx.op("Equal", power, value, dtype=torch.bool)
+        return ctx.op("Where", exact, whole, near, dtype=ctx.dtype(value))
+
+    return convert
 
 
 op("log2")(_logarithm(2))

@@ -207,16 +207,17 @@ def pdist(ctx, input, p=2.0):
     return _distance(ctx, ctx.op("Sub", *points), p)
 
 
-def _over_bits(kind: str):
+def _over_bits(name: str, kind: str):
     def convert(ctx, input, dim=None, keepdim=False):
+        ctx.filled(input, name)  # the largest and smallest of no numbers are not those of no bits
         bits = ctx.cast(ctx.cast(input, torch.bool), torch.int32)
         return ctx.cast(_reduce(ctx, kind, bits, dim, keepdim), torch.bool)
 
     return convert
 
 
-op("any")(_over_bits("ReduceMax"))
-op("all")(_over_bits("ReduceMin"))
+op("any")(_over_bits("any", "ReduceMax"))
+op("all")(_over_bits("all", "ReduceMin"))
 
 
 @op("cumsum")
