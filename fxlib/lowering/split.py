@@ -85,13 +85,20 @@ def plan(
 
 
 def _keep_memory_together(gm: GraphModule, reasons: dict[Node, Reason], aliases: Aliases) -> None:
-    """Nodes that share memory with an in-place write in PyTorch stay there: an engine would get a copy."""
+    """Nodes that share memory with an in-place write in PyTorch stay there: an engine would get a copy. So do, of a
+    function that may write, views that are read after it."""
     for write in aliases.writes:
         if write in reasons:
             for member in aliases.group(write):
                 if member.op not in ("placeholder", "get_attr", "output") and member not in reasons:
                     text = f"it shares memory with {write.name!r}, which writes in place and stays in PyTorch"
                     reasons[member] = Reason("FX403", text, write.name)
+    for call, given in aliases.may_write.items():
+        if call in reasons:
+            for view in aliases.views_read_after(call):
+                if view not in given and view not in reasons:
+                    text = f"it shares memory with {call.name!r}, which may write to that and stays in PyTorch"
+                    reasons[view] = Reason("FX403", text, call.name)
 
 
 def _in_level_order(outer: GraphModule) -> None:
@@ -110,7 +117,7 @@ def _levels(gm: GraphModule, values: dict[Node, Any], reasons: dict[Node, Reason
     levels: dict[Node, int] = {}
     # Edges without data: reads and writes of the same memory keep their order.
     before: dict[Node, list[Node]] = defaultdict(list)
-    for write in aliases.writes:
+    for write in (*aliases.writes, *aliases.may_write):
         if write in reasons:
             for reader in aliases.readers(write):
                 early, late = sorted((reader, write), key=aliases.order.__getitem__)

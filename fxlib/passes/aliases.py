@@ -20,7 +20,7 @@ from fxlib.ir.leaves import storages
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import find
-from fxlib.passes.calls import METADATA, writes_to
+from fxlib.passes.calls import METADATA, may_write, writes_to
 
 __all__ = ["Aliases", "sources_of_memory"]
 
@@ -67,6 +67,8 @@ class Aliases:
         self.order: dict[Node, int] = {}
         self.writes: list[Node] = []
         """The nodes that change memory that other nodes see, in order."""
+        self.may_write: dict[Node, tuple[Node, ...]] = {}
+        """The nodes that may change memory unannounced, in order, and the nodes whose memory that is."""
         self._keys: dict[Node, set[Hashable]] = {}
         self._nodes: dict[Hashable, list[Node]] = {}
         self._fused: dict[Hashable, Hashable] = {}
@@ -74,6 +76,8 @@ class Aliases:
             self.order[node] = index
             if node.op not in ("placeholder", "get_attr", "output") and writes_to(root, node):
                 self.writes.append(node)
+            elif unannounced := may_write(root, node):
+                self.may_write[node] = unannounced
             self._put(node, self._by_rule(node) if values is None else storages(values.get(node)))
 
     def keys(self, node: Node) -> set[Hashable]:
@@ -90,8 +94,9 @@ class Aliases:
         return not self.keys(a).isdisjoint(self.keys(b))
 
     def changed(self) -> set[Node]:
-        """The nodes whose value, or whose parameters, an in-place operator of the graph may change."""
-        written = self._written()
+        """The nodes whose value, or whose parameters, the graph may change in place, also unannounced."""
+        unannounced = (key for targets in self.may_write.values() for target in targets for key in self.keys(target))
+        written = self._written().union(unannounced)
         found = {node for node in self.order if not written.isdisjoint(self.keys(node))}
         if any(not isinstance(key, Node) for key in written):
             found |= {n for n in self.order if n.op == "call_module" and not written.isdisjoint(self._state(n))}
@@ -119,6 +124,17 @@ class Aliases:
             if self.order[member] < place and any(self.order[user] > place for user in member.users):
                 return True
         return False
+
+    def views_read_after(self, call: Node) -> list[Node]:
+        """What the graph made before ``call``, a node of `may_write`, of the same memory, and reads after it."""
+        place = self.order[call]
+        return [
+            member
+            for member in self.group(call)
+            if self.order[member] < place
+            and member.op not in ("placeholder", "get_attr")
+            and any(self.order[user] > place for user in member.users)
+        ]
 
     def readers(self, node: Node) -> list[Node]:
         """Every node that reads memory of ``node``'s group, as an argument or in the parameters of its module."""

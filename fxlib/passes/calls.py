@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ __all__ = [
     "is_dropout_off",
     "is_library_function",
     "is_random",
+    "library_name",
+    "may_write",
     "metadata_read",
     "module_of",
     "mutates",
@@ -161,36 +164,10 @@ _IN_PLACE_OPERATORS = {
     operator.setitem,
     operator.delitem,
 }
-_RANDOM_NAMES = frozenset(
-    [
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "normal",
-        "bernoulli",
-        "multinomial",
-        "poisson",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "rrelu",
-        "fractional_max_pool2d",
-        "fractional_max_pool3d",
-        "bernoulli_",
-        "normal_",
-        "uniform_",
-        "random_",
-        "exponential_",
-        "geometric_",
-        "cauchy_",
-        "log_normal_",
-        "gumbel_softmax",
-        "binomial",
-        "native_dropout",
-        "scaled_dot_product_attention",
-    ]
-)
+_RANDOM_NAMES = frozenset((
+    "fractional_max_pool2d", "fractional_max_pool3d", "gumbel_softmax", "multi_head_attention_forward",
+))  # fmt: skip
+"""Functions in Python that draw; torch marks its operators."""
 
 
 def module_of(root: nn.Module, node: Node) -> nn.Module | None:
@@ -269,6 +246,30 @@ def is_library_function(target: Any) -> bool:
     """Whether a function belongs to torch or Python, so that its effects are known."""
     module = getattr(target, "__module__", None) or "torch"
     return module.split(".")[0] in ("torch", "_operator", "math", "builtins")
+
+
+def library_name(target: Any) -> str:
+    """The name of a method, or of a function of torch's or Python's. What others call their functions says nothing."""
+    if isinstance(target, str):
+        return target
+    return getattr(target, "__name__", "") if is_library_function(target) else ""
+
+
+def may_write(root: nn.Module, node: Node) -> tuple[Node, ...]:
+    """The nodes whose memory this one may change without anything that says so: all that a function gets that is not
+    torch's or Python's, or a leaf module that is not torch's."""
+    if node.op == "call_function":
+        target: Any = node.target
+        known = is_library_function(target) or hasattr(target, "_schema") or getattr(target, "makes_new_memory", False)
+    elif node.op == "call_module":
+        module = root.get_submodule(str(node.target))
+        known = hasattr(module, "makes_new_memory") or all(
+            type(each).__module__.startswith(("torch.nn.", "torch.export.")) and not is_altered(each)
+            for each in module.modules()
+        )
+    else:
+        return ()
+    return () if known else tuple(each for each in node.all_input_nodes if metadata_read(each) is None)
 
 
 def writes_to(root: nn.Module, node: Node) -> tuple[Node, ...]:
@@ -393,10 +394,21 @@ def is_random(root: nn.Module, node: Node) -> bool:
         return not is_dropout_off(root, node)
     if node.op == "call_module":
         return any(m.training and _draws(m) for m in root.get_submodule(str(node.target)).modules())
-    if node.op in ("call_function", "call_method"):
-        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-        return name.split(".")[0] in _RANDOM_NAMES
-    return False
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = library_name(node.target).split(".")[0]
+    if "dropout" in name:
+        return argument(node, 2, "train", True) is not False
+    return name in _RANDOM_NAMES or _is_seeded(name)
+
+
+@lru_cache(maxsize=1024)
+def _is_seeded(name: str) -> bool:
+    """Whether an overload of torch's operator of that name draws."""
+    packet = getattr(torch.ops.aten, name, None)
+    return packet is not None and any(
+        torch.Tag.nondeterministic_seeded in getattr(packet, overload).tags for overload in packet.overloads()
+    )
 
 
 def _draws(module: nn.Module) -> bool:

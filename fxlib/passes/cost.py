@@ -18,7 +18,7 @@ from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
 from fxlib.ir.spelling import target_name
-from fxlib.passes.calls import argument, called, is_dropout_off, mutates
+from fxlib.passes.calls import argument, called, is_dropout_off, library_name, mutates
 from fxlib.passes.devices import DEVICES, Device
 from fxlib.passes.flops import flops_of, kind_of
 from fxlib.shapes.inference import infer
@@ -243,8 +243,7 @@ def is_view(root: nn.Module, node: Node) -> bool:
     """Whether the node moves no data (a reshape is taken to be a view)."""
     if is_dropout_off(root, node) or called(root, node) in ("identity", "flatten", "reshape"):
         return True
-    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-    return node.op in ("call_function", "call_method") and name in _VIEW_NAMES
+    return node.op in ("call_function", "call_method") and library_name(node.target) in _VIEW_NAMES
 
 
 def _tensors(value: object) -> list[TensorMeta]:

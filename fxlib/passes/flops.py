@@ -19,7 +19,7 @@ from fxlib.ir.arguments import Target
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.ir.paths import submodule
-from fxlib.passes.calls import called
+from fxlib.passes.calls import called, library_name
 from fxlib.shapes.kernel import map_values, single
 from fxlib.shapes.likeness import likeness
 from fxlib.shapes.table import FUNCTIONS, METHODS, MODULES
@@ -75,7 +75,7 @@ def kind_of(root: nn.Module, node: Node) -> str:
 
 def _plain(table: Container[object], target: Target) -> bool:
     """Whether a shape rule exists for an operator that holds no products."""
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    name = library_name(target)
     if name in ("getattr", "size", "dim", "numel", "stride") or getattr(target, "__module__", None) in (
         "builtins",
         "math",

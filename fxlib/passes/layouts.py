@@ -14,8 +14,8 @@ from torch import nn
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
-from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import module_of, writes_to
+from fxlib.passes.aliases import Aliases, sources_of_memory
+from fxlib.passes.calls import library_name, module_of, writes_to
 from fxlib.passes.edits import checked
 
 __all__ = ["changed_while_seen", "keep_layouts"]
@@ -40,10 +40,8 @@ def keep_layouts(graph_module: GraphModule) -> GraphModule:
         source = node.args[0] if node.args else None
         name = _name(graph_module, node)
         reads = name in _READ_LAYOUT or (name in _VIEW_OR_COPY and node in written)
-        if not reads or not isinstance(source, Node) or source.op in ("placeholder", "get_attr"):
-            continue
-        if _was_contiguous(source):
-            wanted[source] = None
+        if reads and isinstance(source, Node) and (owner := _owner(graph_module, source)) is not None:
+            wanted[owner] = None
     for source in wanted:
         with graph.inserting_after(source):
             made = graph.call_method("contiguous", (source,))
@@ -65,8 +63,24 @@ def _name(root: GraphModule, node: Node) -> str:
     module = module_of(root, node)
     if module is not None:
         return type(module).__name__
-    target: Any = node.target
-    return str(target if isinstance(target, str) else getattr(target, "__name__", "")).partition(".")[0]
+    return library_name(node.target).partition(".")[0]
+
+
+def _owner(root: GraphModule, node: Node) -> Node | None:
+    """The tensor to make contiguous so that ``node`` has the layout that it had: the one that it is a view of, such as
+    the result of a convolution that it is a slice of, or the nearest to that which was contiguous.
+
+    None if it needs none. Without shapes it is ``node`` itself.
+    """
+    owner = None
+    while node.op not in ("placeholder", "get_attr"):
+        if _was_contiguous(node):
+            owner = node
+        sources = () if "tensor_meta" not in node.meta or writes_to(root, node) else sources_of_memory(root, node)
+        if len(sources) != 1:
+            return owner
+        (node,) = sources
+    return None
 
 
 def _was_contiguous(node: Node) -> bool:

@@ -14,6 +14,7 @@ from fxlib.codegen.graph_module import GraphModule
 from fxlib.codegen.traced import check_traced
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
+from fxlib.passes.calls import library_name
 from fxlib.passes.dead_code import eliminate_dead_code
 from fxlib.passes.edits import yield_to
 from fxlib.shapes import propagate
@@ -55,7 +56,7 @@ def _given_back(node: Node) -> Node | None:
     """The input that a call returns, if its result has the same shape, dtype and strides."""
     if node.op not in ("call_function", "call_method"):
         return None
-    name, args = _name(node), node.args
+    name, args = library_name(node.target), node.args
     source = args[0] if args and isinstance(args[0], Node) else None
     if name in _NEUTRAL and len(args) == 2 and not node.kwargs:
         if name == "mul" and isinstance(args[1], Node) and _is(args[0], 1):
@@ -65,15 +66,11 @@ def _given_back(node: Node) -> Node | None:
         return source
     if name == "to" and not node.kwargs and all(isinstance(each, torch.dtype) for each in args[1:]):
         return source
-    if name == "transpose" and source is not None and _name(source) == "transpose" and not source.kwargs:
+    if name == "transpose" and source is not None and library_name(source.target) == "transpose" and not source.kwargs:
         original = source.args[0]
         undone = not node.kwargs and set(args[1:]) == set(source.args[1:])
         return original if undone and isinstance(original, Node) else None
     return None
-
-
-def _name(node: Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 def _is(value: object, number: int) -> bool:
@@ -87,7 +84,7 @@ def _alike(node: Node, source: Node) -> bool:
 
 
 def _copies(node: Node) -> bool:
-    return _name(node) in _NEUTRAL
+    return library_name(node.target) in _NEUTRAL
 
 
 def _leads_out(node: Node, source: Node) -> bool:

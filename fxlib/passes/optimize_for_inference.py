@@ -19,7 +19,7 @@ from fxlib.codegen.traced import check_float_graph, check_traced
 from fxlib.ir.modules import is_altered
 from fxlib.ir.node import Node
 from fxlib.passes.aliases import Aliases
-from fxlib.passes.calls import argument, called, metadata_read, module_of, mutates
+from fxlib.passes.calls import argument, called, may_write, metadata_read, module_of, mutates
 from fxlib.passes.dropout import remove_dropout
 from fxlib.passes.edits import between, free_path, in_order, insert_like
 from fxlib.passes.fuse_conv_bn import fuse_conv_bn
@@ -70,7 +70,8 @@ def pack_layers(graph_module: GraphModule, keep: Collection[Node] = ()) -> Graph
             graph_module.add_submodule(made[key], packed)
         chain = _chain(node, last)
         readers = [reader for each in chain for reader in each.users if metadata_read(reader) is not None]
-        place, operands = (node, ()) if other is None else (last, (other,))
+        # A sum is computed where it was: what follows it may come after a write to what the layer reads.
+        place, operands = (node, ()) if other is None else (next(iter(node.users)), (other,))
         new = insert_like(last, place, "call_module", made[key], argument(node, 0, "input"), *operands)
         last.replace_all_uses_with(new)
         for reader in readers:
@@ -170,8 +171,8 @@ def _only_user(node: Node) -> Node | None:
 
 
 def _mutation_between(root: nn.Module, first: Node, last: Node) -> bool:
-    """Whether anything is changed in place between the two, so that the layer must not be computed later."""
-    return any(mutates(root, node) is not None for node in between(first, last))
+    """Whether anything may be changed in place between the two, so that the layer must not be computed later."""
+    return any(mutates(root, node) is not None or may_write(root, node) for node in between(first, last))
 
 
 def _other_operand(add: Node, node: Node) -> Node | None:

@@ -8,6 +8,7 @@ Not their `repr`: that leaves out what some classes find unimportant, such as th
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from torch import nn
 
@@ -29,7 +30,7 @@ def likeness(module: nn.Module) -> tuple[Hashable, ...]:
     """
     state = [(name, described(p)) for name, p in module.named_parameters()]
     state += [(name, described(b)) for name, b in module.named_buffers()]
-    parts: list[Hashable] = []
+    parts: list[Any] = []
     for each in module.modules():
         kind = type(each)
         if not kind.__module__.startswith("torch.nn.") or is_altered(each):
@@ -37,7 +38,7 @@ def likeness(module: nn.Module) -> tuple[Hashable, ...]:
         parts += (kind, *each._modules)
         for name, value in each.__dict__.items():
             if name not in _NOT_OF_ITS_OWN:
-                parts += (name, type(value), value) if type(value) in _PLAIN else (name, frozen(value))
+                parts += (name, type(value), value if type(value) in _PLAIN else frozen(value))
     return (*parts, *state)
 
 

@@ -174,6 +174,27 @@ def test_writing_to_the_input_stays_in_pytorch_and_still_writes() -> None:
     torch.testing.assert_close(a, b)
 
 
+@fxlib.wrap
+def cleared(x):
+    x.zero_()
+
+
+class Cleared(nn.Module):
+    def forward(self, x):
+        h = x * 1.5
+        flat = h.view(-1)
+        before = h.sum() * 2 + 1, flat.sin().sum() * 2
+        cleared(h)
+        return before, h.sum() * 2 + 1, flat.cos().sum() * 2
+
+
+def test_what_a_helper_writes_is_read_after_it_and_not_before() -> None:
+    x = torch.randn(3, 4)
+    lowered = fxlib.lower(Cleared().eval(), (x,), min_nodes=0)
+    torch.testing.assert_close(lowered(x), Cleared()(x))
+    assert any(part.engine for part in lowered.report.parts)
+
+
 def test_keyword_arguments_and_default() -> None:
     class Scaled(nn.Module):
         def forward(self, x, y=None):
@@ -199,6 +220,18 @@ def test_the_arithmetic_of_the_calling_thread_stays_as_it_was() -> None:
     flushed = not (tiny * 1).item()
     torch.set_flush_denormal(False)
     assert not flushed
+
+
+class Rounded(nn.Module):
+    def forward(self, x):
+        return torch.log2(x).floor(), torch.log10(x).floor(), (x > 1e9).any(0), (x > 0).all(0)
+
+
+@pytest.mark.parametrize("x", [torch.cat([2.0 ** torch.arange(1, 33), 10.0 ** torch.arange(10)]), torch.randn(0, 4)])
+def test_powers_have_whole_logarithms_and_nothing_has_no_bits(x) -> None:
+    lowered = fxlib.lower(Rounded().eval(), (x,), min_nodes=0)
+    assert all(map(torch.equal, lowered(x), Rounded()(x)))
+    assert any(part.engine for part in lowered.report.parts)
 
 
 def test_weights_are_shared_not_copied() -> None:

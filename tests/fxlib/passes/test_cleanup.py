@@ -87,8 +87,29 @@ def drawn_twice(x):
     return torch.rand_like(x), torch.rand_like(x)
 
 
+def dropped_by_torchs_names(x):
+    dropped = [torch.alpha_dropout, torch.feature_dropout, torch.ops.aten.dropout, torch.ops.aten.dropout.default]
+    return [drop(x, 0.5, True) for drop in dropped * 2]
+
+
+@fxlib.wrap
+def bump(pair, more=None):
+    """Like a helper of a project: it returns nothing."""
+    for each in (*pair, more):
+        each.add_(1)
+
+
+def changed_by_a_helper(x):
+    y, z = x * 2, x * 3
+    before = torch.relu(y), torch.relu(z)
+    bump([y], more=z)
+    return before, torch.relu(y), torch.relu(z)
+
+
 @pytest.mark.parametrize(
-    "f", [mutated_result, mutated_through_a_view, mutated_input, drawn_twice], ids=lambda f: f.__name__
+    "f",
+    [mutated_result, mutated_through_a_view, mutated_input, drawn_twice, dropped_by_torchs_names, changed_by_a_helper],
+    ids=lambda f: f.__name__,
 )
 def test_cse_leaves_changing_and_random_values(f):
     graph_module = traced(f)
@@ -247,6 +268,17 @@ def test_operators_that_give_back_their_input_are_erased():
     graph_module = remove_no_ops(traced(f), x)
     assert torch.equal(graph_module(x), f(x)) and [n.name for n in calls(graph_module)] == ["add"]
     assert graph_module.meta["remove_no_ops"] == 15
+
+
+@fxlib.wrap
+def double(x):
+    """It is called like a method of torch."""
+    return x * 2
+
+
+def test_what_a_function_of_the_project_is_called_says_nothing():
+    x = torch.randn(2, 4)
+    assert torch.equal(remove_no_ops(traced(lambda x: double(x) + 1), x)(x), double(x) + 1)
 
 
 def test_operators_that_change_something_stay():

@@ -72,11 +72,21 @@ def halves_turned(m, x):
     return m.second(torch.cat(m.first(x).chunk(2, 1)[::-1], 1))
 
 
+def halves_viewed(m, x):
+    one, other = m.first(x).chunk(2, dim=1)
+    return one.view(one.size(0), -1), other.view(other.size(0), -1)
+
+
+def views_of_views(m, x):
+    y = m.first(x)
+    return y[:, :4].narrow(1, 1, 2).view(2, -1), y.transpose(2, 3).view(2, 8, 6, 2, 3)
+
+
 FORMS = {
     f.__name__: f
     for f in (
         lenet, flat, shuffle, write_through_view, sum_in_place_ignored, relu_in_place_ignored,
-        pooled_before_relu_in_place, halves_turned,
+        pooled_before_relu_in_place, halves_turned, halves_viewed, views_of_views,
     )
 }  # fmt: skip
 

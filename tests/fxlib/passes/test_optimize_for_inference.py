@@ -76,6 +76,11 @@ def test_functional_activations(call):
     assert posts(packed(Net(), torch.randn(1, 3, 6, 6))) != ["none"]
 
 
+@fxlib.wrap
+def cleared(x):
+    x.zero_()
+
+
 class Residual(nn.Module):
     def __init__(self, form):
         super().__init__()
@@ -98,6 +103,16 @@ class Residual(nn.Module):
         if self.form == "input changed between":
             x.mul_(2)
             return F.relu(y + x)
+        if self.form == "changed before the activation":
+            h = x * 2
+            y = self.a(h) + x
+            h.mul_(0)
+            return F.relu(y) + h
+        if self.form == "changed by a helper":
+            h = x * 2
+            y = self.a(h)
+            cleared(h)
+            return F.relu(y + x) + h
         if self.form == "no activation":
             return y + x
         if self.form == "two readers":
@@ -115,6 +130,8 @@ class Residual(nn.Module):
         ("broadcast", False),
         ("into the input", True),
         ("input changed between", False),
+        ("changed before the activation", True),
+        ("changed by a helper", False),
         ("two readers", False),
         ("scaled", False),
     ],
