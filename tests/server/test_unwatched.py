@@ -4,6 +4,7 @@ and of open files that it loads again."""
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,14 @@ def test_a_client_outside_of_the_servers_container_is_served(tmp_path: Path):
         wait_for(client, uri, [])
         with pytest.raises(subprocess.TimeoutExpired):
             client.process.wait(7)
+
+
+def test_a_process_that_is_no_number_of_one_is_not_watched(tmp_path: Path):
+    with Client(tmp_path, named=1 << 40) as client:
+        assert client.request("fxlens/status", {})
+
+
+def test_on_windows_the_client_gets_no_signal(tmp_path: Path):
+    """Signal 0 is Ctrl+C there."""
+    code = "import os; os.kill = None; from fxlens.features import lifecycle; os.name = 'nt'; lifecycle._is_there(1)"
+    subprocess.run([sys.executable, "-c", code], check=True)
