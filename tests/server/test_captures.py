@@ -273,6 +273,39 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(se
         assert "Remove the graph breaks of Timed" not in titles
 
 
+GATED = """import torch
+from torch import nn
+
+
+class Gated(nn.Module):
+    def __init__(self, gate):
+        super().__init__()
+        self.gate = gate
+
+    def forward(self, x):
+        if self.gate and x.sum() > 0:
+            x = x + 1
+        return torch.relu(x)
+"""
+
+
+def test_another_construction_in_another_file_is_asked_about_anew(server: Client):
+    """The texts that its code reads are the same."""
+    folder = server.root / "gated"
+    folder.mkdir()
+    (folder / "gated.py").write_text(GATED)
+    made = "import torch\nfrom gated import Gated\n\nnet = Gated({})\nnet(torch.randn(2, 4))\n"
+    with server.lent(captures=["fx", "export"], deadline=30) as client:
+        (folder / "train.py").write_text(made.format(False))
+        uri = client.open(folder / "gated.py")
+        for gate, outcome in ((False, "fx ✓ · export ✓"), (True, "fx ✗ 1 · export ✗")):
+            (folder / "train.py").write_text(made.format(gate))
+            change = {"uri": (folder / "train.py").as_uri(), "type": 2}
+            client.notify("workspace/didChangeWatchedFiles", {"changes": [change]})
+            client.notify("fxlens/cursor", {"uri": uri, "line": 6})
+            assert asked(client, uri, outcome) == outcome
+
+
 KEYWORDS = """import torch
 from torch import nn
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from fxlens.overlays import (
     findings,
     folded,
     limited,
+    of_trace,
     with_captures,
     with_compared,
     with_fixes,
@@ -500,7 +502,7 @@ class Refreshing:
         captures = self._files.captures(document)
         if record is None or record is not document.record or not self._files.may_run(document) or not captures:
             return
-        digest = self._digest(document, record, captures)
+        digests = self._digests(document, record, captures)
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
 
         def lay(name: str, captured: Captured) -> None:
@@ -509,13 +511,13 @@ class Refreshing:
             self._lay_over(document, lambda record: with_captures(record, {name: captured}))
 
         for target in record["targets"]:
-            answer = document.captured.get((target["name"], digest))
+            answer = document.captured.get(digests.get(target["name"], ""))
             if answer is not None and not target["captures"]:
                 lay(target["name"], answer)
         await asyncio.sleep(_REST)
-        while names := self._left(document, digest, whole):
+        while names := self._left(document, digests, whole):
             found, note = await captures_job.run(pool, request, record, names, captures, lay)
-            document.remember(digest, found)
+            document.remember({digests[name]: captured for name, captured in found.items()})
             if note:
                 log.info(note)
             if not found:
@@ -524,22 +526,25 @@ class Refreshing:
         if self._files.settings(document).verify and overlaid is not None and verify.left(overlaid, captures=True):
             document.proving = self._tasks.start(self._verify(document, overlaid, captures=True))
 
-    def _left(self, document: Document, digest: str, whole: bool) -> list[str]:
+    def _left(self, document: Document, digests: Mapping[str, str], whole: bool) -> list[str]:
         """The models to run captures on now."""
-        record = document.shown_record
-        if record is None:
-            return []
-        able = [each for each in record["targets"] if each["construct"] and each["inputs"]]
-        if not whole:
-            at = document.class_here()
-            able = [each for each in able if each["name"] == at]
-        return [each["name"] for each in able if (each["name"], digest) not in document.captured]
+        at = document.class_here()
+        able = [name for name in digests if whole or name == at]
+        return [name for name in able if digests[name] not in document.captured]
 
-    def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
-        """A digest of everything that the results depend on, but for what is installed (`_again`)."""
+    def _digests(self, document: Document, record: Record, captures: Iterable[str]) -> dict[str, str]:
+        """For each model that can be captured, a digest of everything that its results depend on, but for what is
+        installed (`_again`)."""
         python = self._files.environment.launch(document.folder).python
         read = ((path, self._files.text_of(path)) for path in record["files"])
         # What is no text, such as a small array, counts by its time.
         texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read)]
-        texts += [*captures, python]
-        return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        shared = "\0".join([*texts, *captures, python])
+        found: dict[str, str] = {}
+        for target in record["targets"]:
+            # Without what other jobs have laid over it since.
+            model = captures_job.model_of({**target, "findings": of_trace(target)})
+            if model is not None:
+                whole = f"{shared}\0{target['name']}\0{json.dumps(model)}"
+                found[target["name"]] = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+        return found
