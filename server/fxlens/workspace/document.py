@@ -121,6 +121,8 @@ class Document:
     """Saved since the last edit."""
     line: int | None = None
     """The user's line (from 0): that of the last edit, or as reported by the client."""
+    finished: float = 0.0
+    """When the last trace began that has ended, whatever it has found, by the monotonic clock."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text whose graphs are still to come."""
     learning: asyncio.Task | None = None

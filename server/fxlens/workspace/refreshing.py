@@ -251,8 +251,12 @@ class Refreshing:
                 await self._trace(document)
             except Exception as error:  # user code may have produced an unreadable record
                 log.exception("tracing %s failed", document.path)
+                if not self._is_latest(document):
+                    return
                 said = f"FX Lens itself failed on this file: {type(error).__name__}: {str(error)[:200]}"
                 self.show(document, [finding("FX199", "error", said)])
+            if not self._is_latest(document):
+                return
             if document.record is None:
                 self._judged(document)
             # Files that changed since may have been read before the change.
@@ -267,6 +271,11 @@ class Refreshing:
         if document.record is not None:
             document.forget()
             self._traced(document)
+
+    def _is_latest(self, document: Document, task: asyncio.Task | None = None) -> bool:
+        """Whether a task, by default the running one, is the document's trace, and not an earlier one whose graphs are
+        still to come (`_let_finish`): of the same version, if another file has changed."""
+        return document.task is (task or asyncio.current_task()) and self._files.documents.get(document.uri) is document
 
     def _looks_at(self, document: Document) -> bool:
         enabled = self._files.settings(document).enable
@@ -326,7 +335,7 @@ class Refreshing:
         # While the job runs, this process is idle.
         asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = Moment.now()
-        version = document.version
+        version, task = document.version, asyncio.current_task()
         ahead: asyncio.TimerHandle | None = None
         lenses: asyncio.TimerHandle | None = None
         learning: asyncio.TimerHandle | None = None
@@ -350,7 +359,7 @@ class Refreshing:
         def show_judged(so_far: Callable[[], Record]) -> None:
             nonlocal lenses
             lenses = None
-            if document.version == version and self._files.documents.get(document.uri) is document:
+            if document.version == version and self._is_latest(document, task):
                 document.judged = self._laid(document, so_far()), document.text
                 self._judged(document)
 
@@ -358,12 +367,17 @@ class Refreshing:
             nonlocal ahead
             if ahead is not None:
                 ahead.cancel()  # it would show less, perhaps after the full result
-            ahead = asyncio.get_running_loop().call_later(_AHEAD, self._first, document, version, record)
+            ahead = asyncio.get_running_loop().call_later(_AHEAD, show_first, record)
+
+        def show_first(record: Record) -> None:
+            if document.version == version and self._is_latest(document, task):
+                self._first(document, record)
 
         def diagnosed(record: Record) -> None:
             if ahead is not None:
                 ahead.cancel()
-            self._early(document, version, record, digest, began.clock)
+            if document.version == version and self._is_latest(document, task):
+                self._early(document, record, digest, began.clock)
             learn()
 
         try:
@@ -377,38 +391,37 @@ class Refreshing:
                     timer.cancel()
         if self._files.documents.get(document.uri) is not document:
             return
-        record = self._laid(document, record, request.text)
-        if document.version == version:
-            self._finish(document, record, digest, began)
-        elif record["targets"] and (document.record_version or 0) < (version or 0):
-            document.keep(record, request.text, version, began)
+        if document.version == version and self._is_latest(document):
+            self._finish(document, self._laid(document, record, request.text), digest, began)
+        elif record["targets"] and document.finished < began.clock:
+            document.keep(self._laid(document, record, request.text), request.text, version, began)
             self._traced(document)
 
-    def _first(self, document: Document, version: int | None, record: Record) -> None:
+    def _first(self, document: Document, record: Record) -> None:
         """Shows the models diagnosed so far, such as the class at the cursor, while others are still traced; for those,
         findings from reading stay."""
-        if document.version == version and self._files.documents.get(document.uri) is document:
-            record = self._laid(document, record)
-            names = [target["name"] for target in record["targets"]]
-            before = [each for each in document.moved() if each["target"] not in names]
-            found = folded(record, findings(record))
-            if document.ahead_version == version:
-                left = [each for each in document.ahead if each["target"] not in names]
-                limits = {name: part.limit for name, part in self._parts(document, left).items()}
-                found += [limited(each, limits) for each in left]
-            self._show_ahead(document, found, before)
+        record = self._laid(document, record)
+        names = [target["name"] for target in record["targets"]]
+        before = [each for each in document.moved() if each["target"] not in names]
+        found = folded(record, findings(record))
+        if document.ahead_version == document.version:
+            left = [each for each in document.ahead if each["target"] not in names]
+            limits = {name: part.limit for name, part in self._parts(document, left).items()}
+            found += [limited(each, limits) for each in left]
+        self._show_ahead(document, found, before)
 
-    def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
+    def _early(self, document: Document, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, before their graphs arrive."""
         document.took = time.monotonic() - began
-        if document.version == version and record["targets"] and document.uri in self._files.documents:
+        if record["targets"]:
             record = self._laid(document, record, document.text)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
-            document.diagnosed = version
+            document.diagnosed = document.version
 
     def _finish(self, document: Document, record: Record, digest: str, began: Moment) -> None:
+        document.finished = began.clock
         found = findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
