@@ -302,8 +302,16 @@ def test_another_construction_in_another_file_is_asked_about_anew(server: Client
             (folder / "train.py").write_text(made.format(gate))
             change = {"uri": (folder / "train.py").as_uri(), "type": 2}
             client.notify("workspace/didChangeWatchedFiles", {"changes": [change]})
-            client.notify("fxlens/cursor", {"uri": uri, "line": 6})
+            wait_for_construction(client, uri, f"Gated({gate})")
+            go_to(client, uri, 6 if gate else 7)
             assert asked(client, uri, outcome) == outcome
+
+
+def wait_for_construction(client: Client, uri: str, text: str) -> None:
+    until = time.monotonic() + 60
+    while text != (made := client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["construct"])["text"]:
+        assert time.monotonic() < until, made
+        time.sleep(0.1)
 
 
 KEYWORDS = """import torch
