@@ -53,8 +53,8 @@ async def _end_with(client: int) -> None:
 
 
 def _is_there(process: int) -> bool:
-    """Whether a process can be seen to run: not on Windows, where signal 0 is Ctrl+C, so that the end of its pipe has to
-    do there."""
+    """Whether a process can be seen to run: not on Windows, where signal 0 is Ctrl+C, so that the end of its pipe has
+    to do there."""
     if os.name == "nt":
         return False
     try:

@@ -93,11 +93,15 @@ class Refreshing:
         self.stop(document)
         document.task = self._tasks.start(self._refresh(document, delay))
 
+    def _waits(self, document: Document) -> bool:
+        """Whether it is traced again only when the user says so."""
+        return self._files.settings(document).run == "manual"
+
     def schedule_dependents(self, path: str, delay: float, if_changed: bool = False) -> None:
         """The same for documents that imported a file, or for whose models it may be a test; ``if_changed``: only for
         those whose trace began before its last change on disk."""
         for other in list(self._files.documents.values()):
-            if key(other.path) == key(path):
+            if key(other.path) == key(path) or self._waits(other):
                 continue
             began = other.record_began
             if if_changed and began is not None and not changed_since(path, began.of_files):
@@ -307,6 +311,7 @@ class Refreshing:
             found = document.known or knowledge.recorded_for(path)
         await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
+        news = news and (document.known is None or not self._waits(document))
         document.known = found
         if self._files.documents.get(document.uri) is not document:
             return
