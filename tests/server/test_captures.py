@@ -291,7 +291,7 @@ class Gated(nn.Module):
 
 def test_another_construction_in_another_file_is_asked_about_anew(server: Client):
     """The texts that its code reads are the same."""
-    folder = server.root / "gated"
+    folder = server.root / "doors"
     folder.mkdir()
     (folder / "gated.py").write_text(GATED)
     made = "import torch\nfrom gated import Gated\n\nnet = Gated({})\nnet(torch.randn(2, 4))\n"

@@ -557,12 +557,13 @@ class Refreshing:
         read = ((path, self._files.text_of(path)) for path in record["files"])
         # What is no text, such as a small array, counts by its time.
         texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read)]
-        shared = "\0".join([*texts, *captures, python])
+        shared = hashlib.sha256("\0".join([*texts, *captures, python]).encode("utf-8", "surrogatepass"))
         found: dict[str, str] = {}
         for target in record["targets"]:
             # Without what other jobs have laid over it since.
             model = captures_job.model_of({**target, "findings": of_trace(target)})
             if model is not None:
-                whole = f"{shared}\0{target['name']}\0{json.dumps(model)}"
-                found[target["name"]] = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+                own = shared.copy()
+                own.update(json.dumps([target["name"], model]).encode())
+                found[target["name"]] = own.hexdigest()
         return found
