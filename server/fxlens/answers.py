@@ -130,12 +130,11 @@ class PassesAnswer(TypedDict):
     activations: Mapping[str, Sequence[str]]
 
 
-class Construction(TypedDict):
-    """A function that makes the changed model, to be inserted before a line (from 0) of a document."""
+class InsertedAnswer(TypedDict):
+    """A document, and its line (from 0) that an inserted function follows."""
 
     uri: str
     line: int
-    text: str
 
 
 class PassResult(TypedDict):
@@ -153,7 +152,7 @@ class PassResult(TypedDict):
 
 
 class PassAnswer(PassResult):
-    construction: Construction | None
+    construction: str | None
     kept: str | None
 
 

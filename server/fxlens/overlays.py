@@ -107,7 +107,7 @@ def groups(record: Record) -> list[list[Numbered]]:
 def _all(record: Record) -> Iterator[Finding]:
     yield from record["findings"]
     for target in record["targets"]:
-        yield from _of_trace(target)
+        yield from of_trace(target)
         yield from target["lowering"]
     # At the end, so that existing findings keep their numbers.
     for target in record["targets"]:
@@ -116,7 +116,8 @@ def _all(record: Record) -> Iterator[Finding]:
         yield from _of_comparison(target)
 
 
-def _of_trace(target: Target) -> list[Finding]:
+def of_trace(target: Target) -> list[Finding]:
+    """Without those of the comparison."""
     return [each for each in target["findings"] if each["source"] != "compare"]
 
 
@@ -140,7 +141,7 @@ def with_fixes(record: Record, fixes: Mapping[int, Sequence[Fix]], captures: boo
     targets: list[Target] = [
         {
             **each,
-            "findings": [*settled(_of_trace(each)), *_of_comparison(each)],
+            "findings": [*settled(of_trace(each)), *_of_comparison(each)],
             "lowering": settled(each["lowering"]),
         }
         for each in record["targets"]
@@ -181,7 +182,7 @@ def _compared(target: Target, found: Compared | None) -> Target:
         return target
     own: list[Finding] = [
         {**each, "related": [*each["related"], *found["notes"].get(number, ())]}
-        for number, each in enumerate(_of_trace(target))
+        for number, each in enumerate(of_trace(target))
     ]
     return {**target, "findings": [*own, *found["findings"]]}
 

@@ -166,6 +166,10 @@ class FxLensServer(LanguageServer):
         """Set by ``initialize``, before which nothing is started."""
         self.settings_requests = 0
         """The number of requests for the client's settings."""
+        self.pushed_settings: Any = None
+        """The section that the client has sent last."""
+        self.tells_cursor = False
+        """Whether the client says where its cursor is."""
         self.asks_for_trust = False
         """Whether the client asks its user before code of a workspace, or of a file outside of it, runs."""
         self.watches_files = False

@@ -426,3 +426,45 @@ def test_edits_of_another_file_are_of_the_text_that_it_has(shared: Client, folde
         actions = server.actions(uri, found)
         assert not [each for each in actions if (folder / "helper.py").as_uri() in each["edit"]["changes"]]
     report(tries=2, outcome="nothing that was typed or saved is undone, no edit at a wrong place")
+
+
+def test_edits_of_another_file_are_not_of_a_text_that_was_given_up(shared: Client, folder: Path, report):
+    """It is closed without being saved, and its caller is traced again only on request."""
+    (folder / "helper.py").write_text(HELPER)
+    (folder / "net.py").write_text(CALLING)
+    with shared.lent(deadline=30, run="manual") as server:
+        helper, uri = server.open(folder / "helper.py", "# typed\n" + HELPER), server.open(folder / "net.py")
+        (found,) = [each for each in server.diagnostics(uri) if each["code"] == "FX120"]
+
+        def offered() -> bool:
+            return any(helper in each["edit"]["changes"] for each in server.actions(uri, found) if "edit" in each)
+
+        assert offered()
+        server.close(helper)
+        assert not offered()
+        server.open(folder / "helper.py")
+        assert not offered()
+        server.request("fxlens/trace", {"uri": uri})
+        assert offered()
+    report(tries=4, outcome="offered only for the text that it has")
+
+
+def test_a_round_in_which_an_import_is_no_more_is_one(tmp_path: Path, report):
+    """``--watch`` of a file that has imported one that is not checked."""
+    (tmp_path / "extra.py").write_text("WIDTH = 4\n")
+    net = tmp_path / "net.py"
+    net.write_text("import extra\n" + NET.format(first="pass"))
+    options = Options(Launch(find_python("", None), str(tmp_path)), verify=False)
+
+    async def seen() -> int:
+        rounds = watching.rounds(lambda: [str(net)], lambda: options)
+        await anext(rounds)
+        net.write_text(NET.format(first="pass"))
+        await asyncio.wait_for(anext(rounds), 60)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(rounds), 1.5)
+            return 3
+        return 2
+
+    assert asyncio.run(seen()) == 2
+    report(outcome="checked once more")

@@ -19,6 +19,7 @@ from fxlens.index import files as indexed
 from fxlens.mcp.asking import Asking, Folder
 from fxlens.mcp.questions import QUESTIONS
 from lsp_client import Client
+from processes import gone, processes_with
 from test_mcp import SMALL, ask
 from test_notebook_cells import Book
 from test_notebooks import notebook
@@ -54,6 +55,21 @@ def digest(text: str) -> str:
 
 def codes(answer: Any) -> list[str]:
     return [each["code"] for each in answer.get("findings", ())]
+
+
+def test_what_is_kept_of_a_folder_goes_with_it(tmp_path: Path):
+    """The index of the agents' questions, and that of the editor's."""
+    (root := tmp_path / "root").mkdir()
+    (added := tmp_path / "added").mkdir()
+    (added / "net.py").write_text(SMALL)
+    capabilities = {"workspace": {"configuration": True, "workspaceFolders": True}}
+    with Client(root, cold=True, capabilities=capabilities) as client:
+        folder = {"uri": added.as_uri(), "name": "added"}
+        client.notify("workspace/didChangeWorkspaceFolders", {"event": {"added": [folder], "removed": []}})
+        assert isinstance(asked(client, "diagnose", file=str(added / "net.py")), dict)
+        assert processes_with(str(added))
+        client.notify("workspace/didChangeWorkspaceFolders", {"event": {"added": [], "removed": [folder]}})
+        assert gone(processes_with(str(added))) == []
 
 
 def test_the_open_text_is_judged_with_what_is_open_beside_it(shared: Client, folder: Path):

@@ -273,6 +273,47 @@ def test_strict_export_is_asked_where_it_is_wanted_and_shown_where_it_differs(se
         assert "Remove the graph breaks of Timed" not in titles
 
 
+GATED = """import torch
+from torch import nn
+
+
+class Gated(nn.Module):
+    def __init__(self, gate):
+        super().__init__()
+        self.gate = gate
+
+    def forward(self, x):
+        if self.gate and x.sum() > 0:
+            x = x + 1
+        return torch.relu(x)
+"""
+
+
+def test_another_construction_in_another_file_is_asked_about_anew(server: Client):
+    """The texts that its code reads are the same."""
+    folder = server.root / "doors"
+    folder.mkdir()
+    (folder / "gated.py").write_text(GATED)
+    made = "import torch\nfrom gated import Gated\n\nnet = Gated({})\nnet(torch.randn(2, 4))\n"
+    with server.lent(captures=["fx", "export"], deadline=30) as client:
+        (folder / "train.py").write_text(made.format(False))
+        uri = client.open(folder / "gated.py")
+        for gate, outcome in ((False, "fx ✓ · export ✓"), (True, "fx ✗ 1 · export ✗")):
+            (folder / "train.py").write_text(made.format(gate))
+            change = {"uri": (folder / "train.py").as_uri(), "type": 2}
+            client.notify("workspace/didChangeWatchedFiles", {"changes": [change]})
+            wait_for_construction(client, uri, f"Gated({gate})")
+            go_to(client, uri, 6 if gate else 7)
+            assert asked(client, uri, outcome) == outcome
+
+
+def wait_for_construction(client: Client, uri: str, text: str) -> None:
+    until = time.monotonic() + 60
+    while text != (made := client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["construct"])["text"]:
+        assert time.monotonic() < until, made
+        time.sleep(0.1)
+
+
 KEYWORDS = """import torch
 from torch import nn
 

@@ -151,6 +151,14 @@ def test_a_comment_is_proposed_tried_and_written_in_place(shared: Client, folder
             (message,) = (each for each in client.asked_for if each["method"] == "workspace/applyEdit")
             return message["params"]["edit"]["changes"][uri]
 
+        version = client.change(uri, text + "(")
+        client.request(
+            "workspace/executeCommand", {"command": "fxlens.writeInputs", "arguments": [uri, "Hard", "Hard()"]}
+        )
+        said = client.wait(lambda each: each.get("method") == "window/showMessage")["params"]["message"]
+        assert said.startswith("Nothing was written: the text has no trace of Hard")
+        client.diagnostics(uri, version)
+        client.edit(uri, text)
         (edit,) = written("Hard() <- torch.randn(1, 4)")
         lines = text.splitlines(keepends=True)
         lines.insert(edit["range"]["start"]["line"], edit["newText"])

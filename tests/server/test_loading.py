@@ -271,6 +271,20 @@ def test_the_index_forgets_a_folder_that_is_gone_and_reads_one_that_comes(tmp_pa
     assert not index.workspace.facts and not index.workspace.configuration_files
 
 
+def test_the_index_reads_changed_examples_of_docstrings_again(tmp_path: Path):
+    (net := tmp_path / "net.py").write_text(
+        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self, width):\n        self.width = width\n"
+    )
+    example = 'def train():\n    """Trains it.\n\n    >>> from net import Net\n    >>> net = Net({})\n    """\n'
+    (other := tmp_path / "other.py").write_text(example.format(8))
+    index = Index(str(tmp_path))
+    index.build()
+    for width in (8, 5):
+        other.write_text(example.format(width))
+        index.update(str(other))
+        assert [each.text for each in index.answer(str(net), "Net").constructions] == [f"Net({width})"]
+
+
 IMPORTED = """\
 import sys
 
@@ -344,6 +358,19 @@ def test_the_configuration_is_that_of_the_present_workspace_folder(tmp_path: Pat
             event = {"added": [added], "removed": [removed]}
             client.notify("workspace/didChangeWorkspaceFolders", {"event": event})
             wait_for(client, uri, codes)
+
+
+def test_settings_that_were_pushed_count_when_a_folder_is_added(tmp_path: Path, warm: None):
+    """By a client that cannot be asked for them."""
+    (sub := tmp_path / "sub").mkdir()
+    text = MODEL.replace("from . import extras", "").replace("extras.act(x)", "x * len(x)")
+    with Client(sub, capabilities={"workspace": {"workspaceFolders": True}}) as client:
+        pushed = {"ignore": ["FX120"], "verify": False, "captures": ["fx"], "scope": "all"}
+        client.notify("workspace/didChangeConfiguration", {"settings": {"fxlens": pushed}})
+        wait_for(client, client.open(sub / "net.py", text), [])
+        event = {"added": [{"uri": tmp_path.as_uri(), "name": "outer"}], "removed": []}
+        client.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+        wait_for(client, client.open(tmp_path / "net.py", text), [])
 
 
 def test_a_configuration_by_a_link_is_followed(shared: Client, folder: Path):

@@ -292,6 +292,12 @@ def test_fixes_reach_the_cell_of_the_import_and_comments_stand_above_the_class(c
         assert applied(cells[1][1], change["edits"]).startswith("# fxlens: Net() <- torch.randn(1, 4)\nclass Net")
         client._send({"jsonrpc": "2.0", "id": asked["id"], "result": {"applied": False}})
         client.wait(lambda each: each.get("id") == number and "method" not in each)
+        # A function is inserted at the end of the class's cell.
+        function = {"uri": book.uri, "target": "Net", "text": "def fused():\n    pass\n"}
+        assert client.request("fxlens/insertPass", function) == {"uri": book.at(1), "line": 3}
+        asked = client.wait(lambda each: each.get("method") == "workspace/applyEdit")
+        (change,) = asked["params"]["edit"]["documentChanges"]
+        assert applied(cells[1][1], change["edits"]) == f"{cells[1][1]}\n\n\ndef fused():\n    pass"
 
 
 @pytest.mark.parametrize("ends", [["\r\n", "\r\n"], ["\n", "\r\n"]])

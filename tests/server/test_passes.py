@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import torch
 from fxlens.jobs.apply_passes import _difference
 from fxlens.passes.source import construction
 from fxlens.passes.table import Choice
-from lsp_client import Client
+from lsp_client import Client, edited
 from processes import jobs_left, jobs_of
 
 STEM = """import torch
@@ -78,10 +80,7 @@ def test_several_passes_are_applied_in_their_order_saved_and_written_down(client
         sys.path.remove(str(tmp_path))
     assert Saved()(torch.randn(1, 3, 16, 16)).shape == (1, 8, 16, 16)
 
-    lines = STEM.splitlines(keepends=True)
-    written = answer["construction"]
-    assert lines[written["line"] - 1].strip().startswith("return self.drop"), "below the class"
-    text = "".join(lines[: written["line"]]) + written["text"] + "".join(lines[written["line"] :])
+    text = inserted(client, stem, STEM, answer["construction"])
     file = tmp_path / "written.py"
     file.write_text(text)
     spec = importlib.util.spec_from_file_location("written_stem", file)
@@ -89,6 +88,37 @@ def test_several_passes_are_applied_in_their_order_saved_and_written_down(client
     sys.modules["written_stem"] = module
     spec.loader.exec_module(module)
     assert module.quantized_stem()(torch.randn(1, 3, 16, 16)).shape == (1, 8, 16, 16)
+
+
+def inserted(client: Client, uri: str, text: str, construction: str, name: str = "Stem") -> str:
+    """The text after the function was inserted."""
+    asked = {"uri": uri, "target": name, "text": construction}
+    assert client.request("fxlens/insertPass", asked)["uri"] == uri
+    message = client.wait(lambda each: each.get("method") == "workspace/applyEdit")
+    (edits,) = message["params"]["edit"]["changes"].values()
+    return edited(text, edits)
+
+
+def test_a_function_is_inserted_below_the_class_as_the_text_is_by_then(client: Client, workspace: Path):
+    uri = client.open(workspace / "later.py", STEM)
+    function = client.request("fxlens/pass", {"uri": uri, "target": "Stem", "passes": ["fuse"]})["construction"]
+    longer = STEM.replace("        self.drop", "        # one\n        # two\n        self.drop")
+    inner = "class Outer:\n" + textwrap.indent(STEM[STEM.index("class") : STEM.index("OTHER")].rstrip(), "    ")
+    for text, name in (
+        (longer, "Stem"), (longer.split("\n\n\nOTHER")[0], "Stem"), (longer.replace("\n\n\nOTHER", "\nOTHER"), "Stem"),
+        (f"{inner}\n\n    later = 1\n", "Outer.Stem"),
+    ):  # fmt: skip
+        client.change(uri, text)
+        made = inserted(client, uri, text, function, name)
+        before, after = made.split(f"\n\n\n{function}")
+        assert text.startswith(before.rstrip("\n")) and ast.dump(ast.parse(before + after)) == ast.dump(ast.parse(text))
+        assert "return self.drop" in before and "OTHER" not in before and "later" not in after
+        assert not after or after.startswith("\n\n")
+    for text, why in (("def broken(:\n", "a syntax error"), ("OTHER = 1\n", "no class Stem")):
+        client.change(uri, text)
+        refused = client.request("fxlens/insertPass", {"uri": uri, "target": "Stem", "text": function})
+        assert why in refused["reason"]
+    client.close(uri)
 
 
 def test_a_result_with_nan_is_not_finite_and_the_same_infinities_are_no_difference(client: Client, tmp_path: Path):
@@ -188,6 +218,7 @@ def test_the_construction_keeps_constants_and_the_order():
         'def fused_mynet():\n    """Needs fxlib: pip install fxlens."""\n    from fxlib import symbolic_trace\n'
     )
     assert "    fused = symbolic_trace(MyNet(4).eval(), concrete_args={'flag': True})\n" in text
+    assert construction("Net.Block", "Net.Block()", "", Choice(("fuse",))).startswith("def fused_net_block():")
     both = construction("Net", "Net()", "torch.randn(1, 3)", Choice(("quantize", "activation"), "relu", "GELU"))
     assert both.index('replace_activations(quantized, "relu", torch.nn.GELU())') < both.index(
         "quantize_static(quantized"

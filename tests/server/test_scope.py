@@ -224,6 +224,10 @@ def test_the_editor_is_calm_until_a_class_is_watched_or_under_the_cursor(project
         editor.expect({AGREEMENT: 1})
         assert "Stop watching" in editor.lenses()
         editor.client.notify("fxlens/cursor", {"uri": editor.uri, "line": 0})
+        rests = {"start": {"line": AGREEMENT, "character": 8}, "end": {"line": AGREEMENT, "character": 8}}
+        asked = {"textDocument": {"uri": editor.uri}, "range": rests, "context": {"diagnostics": []}}
+        editor.client.request("textDocument/codeAction", asked)  # about a marker below the mouse
+        assert editor.client.request("fxlens/record", {"uri": editor.uri})["cursor"] is None
         editor.client.received.clear()
         editor.client.configure(**editor.settings)
         editor.expect({AGREEMENT: 0})

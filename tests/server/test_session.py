@@ -13,7 +13,7 @@ import pytest
 from fxlens.config.settings import Settings
 from fxlens.host.pool import Pool
 from fxlens.jobs import trace
-from fxlens.record import Record, empty_record
+from fxlens.record import Record, empty_record, finding, span, target
 from fxlens.workspace import environment
 from fxlens.workspace.document import Document
 from fxlens.workspace.session import Session
@@ -118,6 +118,47 @@ def test_a_trace_ends_before_its_interpreter_is_given_up(run):
         workspace.go.set()
         await until(lambda: document.record is not None)
         assert workspace.traced == ["net.py", "net.py"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("newer_ends_first", [True, False])
+def test_the_graphs_of_an_earlier_trace_are_no_news_about_a_text_traced_since(run, monkeypatch, newer_ends_first: bool):
+    """Another file has changed meanwhile, so that the version is the same."""
+    ends = [asyncio.Event() for _ in range(3)]
+    names = iter(["First", "Second", "Third"])
+
+    async def test(workspace: Workspace) -> None:
+        said: list[list[str | None]] = []
+
+        async def traced(pool: Pool, request: Any, diagnosed: Callable[[Record], None], *told: Any) -> Record:
+            name = next(names)
+            found = {**finding("FX120", "error", name), "target": name}
+            model = {**target(name, span(request.path, 1)), "findings": [found]}
+            record = {**empty_record(request.path), "files": [str(workspace.root / "train.py")], "targets": [model]}
+            diagnosed(record)
+            await ends[["First", "Second", "Third"].index(name)].wait()
+            diagnosed(record)  # another process had to be started for its graphs
+            return record
+
+        monkeypatch.setattr(trace, "run", traced)
+        refreshing = workspace.session._refreshing
+        refreshing._publish = lambda document, found, complete: said.append([each["target"] for each in found])
+        ends[0].set()
+        document = workspace.open("net.py")
+        await until(lambda: document.record is not None)
+        for name in ("Second", "Third"):
+            workspace.session.read_file_changed(str(workspace.root / "train.py"))
+            await until(lambda name=name: [name] in said)
+        second, third = document.finishing, document.task
+        shown, last = len(said), {"Second": (1, second), "Third": (2, third)}
+        for name in ("Third", "Second") if newer_ends_first else ("Second", "Third"):
+            number, task = last[name]
+            ends[number].set()
+            await asyncio.wait({task})
+            kept = document.record["targets"][0]["name"]
+            assert kept == ("Third" if newer_ends_first else name), "views have the newest graphs"
+        assert ["Second"] not in said[shown:] and document.shown[0]["target"] == "Third"
 
     run(test)
 

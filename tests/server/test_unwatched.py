@@ -3,7 +3,10 @@ and of open files that it loads again."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +121,64 @@ def test_files_that_construct_a_model(tmp_path: Path, warm: None, case: str):
         wait_for(client, uri, ["FX120"])
 
 
+def test_what_constructs_a_model_in_a_document_or_in_a_folder_that_goes(tmp_path: Path, warm: None):
+    text, old = "# Net\n\n```python\n" + MAKES + "```\n", tmp_path / "exp-1.5"
+    (readme := tmp_path / "README.md").write_text(text.format(1))
+    with Client(tmp_path) as client:
+        uri = client.open(tmp_path / "net.py", WIDE)
+        wait_for(client, uri, [])
+        assert ",md," in str([each["params"] for each in client.asked_for if "registerCapability" in each["method"]])
+        readme.write_text(text.format(5))
+        told(client, readme, 2)
+        wait_for(client, uri, ["FX120"])
+        readme.write_text(text.format(2))  # nobody tells: a restart looks at everything
+        client.request("fxlens/restart", {})
+        wait_for(client, uri, [])
+        old.mkdir()
+        (old / "train.py").write_text(MAKES.format(6))
+        readme.unlink()
+        for path, kind in ((old / "train.py", 1), (readme, 3)):
+            told(client, path, kind)
+        wait_for(client, uri, ["FX120"])
+        shutil.rmtree(old)
+        told(client, old, 3)  # of what was in it, VS Code tells nothing
+        until = time.monotonic() + 60
+        while client.request("fxlens/record", {"uri": uri})["record"]["targets"][0]["construct"]["text"] == "Net(6)":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def test_a_document_that_is_traced_on_request_is_not_traced_since_others_change(tmp_path: Path, warm: None):
+    (module := tmp_path / "inner.py").write_text(GOOD)
+    with Client(tmp_path, settings={"run": "manual"}) as client:
+        uri = client.open(tmp_path / "net.py", CALLS.format(module="inner"))
+        wait_for(client, uri, [])
+        module.write_text(BAD)
+        told(client, module, 2)
+        time.sleep(0.6)
+        (found,) = client.request("fxlens/record", {"uri": uri})["record"]["targets"]
+        assert not found["findings"]
+        client.request("fxlens/trace", {"uri": uri})
+        wait_for(client, uri, ["FX120"])
+
+
+def test_a_new_file_takes_the_place_of_no_other(shared: Client, folder: Path):
+    """One that is not saved yet, with a name or a path of its own."""
+    (folder / "inner.py").write_text(GOOD)
+    with shared.lent(deadline=30) as client:
+        uri = client.open(folder / "net.py", CALLS.format(module="inner"))
+        wait_for(client, uri, [])
+        (shared.root / "lone.py").write_text(GOOD)
+        for new, path in (
+            (f"untitled:{folder}/later/inner.py", folder / "later" / "inner.py"),
+            ("untitled:lone.py", shared.root / "lone_.py"),
+        ):
+            item = {"uri": new, "languageId": "python", "version": 1, "text": "# new\n"}
+            client.notify("textDocument/didOpen", {"textDocument": item})
+            assert str(path) in client.request("fxlens/debugInfo", {})["text"]
+            client.close(new)
+
+
 def test_a_configuration_beside_a_file_of_no_folder(tmp_path: Path, warm: None):
     for name in ("workspace", "elsewhere"):
         (tmp_path / name).mkdir()
@@ -200,3 +261,14 @@ def test_a_client_outside_of_the_servers_container_is_served(tmp_path: Path):
         wait_for(client, uri, [])
         with pytest.raises(subprocess.TimeoutExpired):
             client.process.wait(7)
+
+
+def test_a_process_that_is_no_number_of_one_is_not_watched(tmp_path: Path):
+    with Client(tmp_path, named=1 << 40) as client:
+        assert client.request("fxlens/status", {})
+
+
+def test_on_windows_the_client_gets_no_signal(tmp_path: Path):
+    """Signal 0 is Ctrl+C there."""
+    code = "import os; os.kill = None; from fxlens.features import lifecycle; os.name = 'nt'; lifecycle._is_there(1)"
+    subprocess.run([sys.executable, "-c", code], check=True)

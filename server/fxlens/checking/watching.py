@@ -62,6 +62,7 @@ async def rounds(
             new = read - before.keys()
             before.update({**_state(new), **looked_at})
             watched += [*read, *own]
+            before = {path: before[path] for path in before.keys() & {*watched}}  # without what is read no more
             now = _state([*before, *own])
             # A file that was not known to be read may have been saved in the meantime. Imports are looked for at paths
             # that do not exist, too.

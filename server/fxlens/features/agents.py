@@ -7,7 +7,7 @@ those of ``fxlens mcp``, except ``text``; ``unsaved`` are the addresses of the d
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fxlens.answers import AskAnswer, Refusal
@@ -88,9 +88,14 @@ class Agents:
 
         return texts
 
+    async def leave_but(self, folders: Collection[str]) -> None:
+        """Ends what is kept of folders that have left the workspace."""
+        for left in [self._folders.pop(each) for each in self._folders.keys() - folders]:
+            async with left.turn:  # a question may be under way
+                await left.close()
+
     async def close(self) -> None:
-        for each in self._folders.values():
-            await each.close()
+        await self.leave_but(())
 
 
 def _path(ls: FxLensServer, file: str) -> str:

@@ -110,6 +110,7 @@ def with_shapes(text: str, name: str, found: Specification) -> positions.LineEdi
             first -= first > 0 and lines[first - 1].startswith(_HEAD)
             return positions.LineEdit(first, node.end_lineno or node.lineno, end.join(written))
     after = positions.class_end(text, name)
+    after = len(lines) if after is None else after
     head = ["", ""] if knows_torch else ["", "", "from torch.export import Dim", ""]
     if after == len(lines) and not text.endswith("\n"):
         head.insert(0, "")

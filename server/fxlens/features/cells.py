@@ -185,10 +185,7 @@ class Cells:
             return {**value, "uri": there.uri, "range": there.range(value["range"], self._encoding())}
         if notebook is not None and "line" in value:
             there = notebook.at(value["line"])
-            made = {**value, "uri": there.uri, "line": value["line"] - there.first}
-            if value["line"] == there.after and isinstance(value.get("text"), str):
-                made["text"] = value["text"].rstrip("\n")  # it ends the cell
-            return made
+            return {**value, "uri": there.uri, "line": value["line"] - there.first}
         if cell is not None and str(value.get("kind")).startswith("source.") and "edit" in value:
             edit = self._workspace_edit(value["edit"], cell)
             if not any(edit.values()):

@@ -48,8 +48,8 @@ def register(server: FxLensServer) -> None:
             return []
         if kind := fix_all.asked(params):
             return await fix_all.actions(ls, document.uri, kind)
-        # For clients that do not report where the cursor is.
-        ls.session.moved_to(document.uri, params.range.start.line)
+        if not ls.tells_cursor:  # others may ask about where the mouse rests
+            ls.session.moved_to(document.uri, params.range.start.line)
         only = params.context.only
         changes = []
         if _wanted(only, "refactor"):

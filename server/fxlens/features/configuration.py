@@ -25,28 +25,31 @@ def register(server: FxLensServer) -> None:
     async def initialized(ls: FxLensServer, params: types.InitializedParams) -> None:
         await watched_files.watch(ls)
         await _open_configurations(ls)
-        await load(ls, None)
+        await load(ls)
         for folder in roots(ls):
             ls.session.prepare(folder)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def changed(ls: FxLensServer, params: types.DidChangeConfigurationParams) -> None:
         pushed = params.settings
-        await load(ls, pushed.get("fxlens") if isinstance(pushed, dict) else None)
+        ls.pushed_settings = pushed.get("fxlens") if isinstance(pushed, dict) else None
+        await load(ls)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     async def folders_changed(ls: FxLensServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
         regroup(ls)
-        await load(ls, None)
+        ls.tasks.start(ls.agents.leave_but(folders(ls)))
+        await load(ls)
 
 
-async def load(ls: FxLensServer, pushed: Any) -> None:
-    """Requests the section ``fxlens`` for each folder; for a client without support for this, the pushed settings
-    count. Answers may arrive out of order: only those to the last request count. Without an answer, the old settings
-    stay."""
+async def load(ls: FxLensServer) -> None:
+    """Requests the section ``fxlens`` for each folder; for a client without support for this, the settings count that
+    it has pushed last. Answers may arrive out of order: only those to the last request count. Without an answer, the
+    old settings stay."""
     ls.settings_requests += 1
     request = ls.settings_requests
     roots: list[str | None] = [None, *folders(ls)]
+    pushed = ls.pushed_settings
     values: list[Any] | None = [pushed] * len(roots)
     workspace = ls.client_capabilities.workspace
     if workspace and workspace.configuration:

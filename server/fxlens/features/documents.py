@@ -5,7 +5,6 @@ a hint)."""
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
@@ -13,7 +12,7 @@ from lsprotocol import types
 from fxlens.config.project import is_configuration
 
 from . import params as parameters
-from .folders import folder_of, path_of
+from .folders import path_of, placed
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -29,9 +28,7 @@ def register(server: FxLensServer) -> None:
             return
         if item.language_id != "python" or path is None or ls.views.subject(item.uri) is not None:
             return
-        folder = folder_of(ls, path)
-        if not os.path.isabs(path):
-            path = os.path.join(folder or tempfile.gettempdir(), path)
+        path, folder = placed(ls, path)
         text = ls.workspace.get_text_document(item.uri).source
         ls.session.opened(item.uri, path, folder, text, item.version)
         say_if_only_read(ls, item.uri)
@@ -48,6 +45,7 @@ def register(server: FxLensServer) -> None:
     def cursor(ls: FxLensServer, params: Any) -> None:
         plain = parameters.of(params)
         line = plain.get("line")
+        ls.tells_cursor = True
         if isinstance(line, int):
             ls.session.moved_to(parameters.text(plain, "uri"), line)
 

@@ -39,15 +39,11 @@ _MISFITS = {"FX302", "FX303", *ENDED}
 def register(server: FxLensServer) -> None:
     @server.command(KEEP)
     async def keep(ls: Any, uri: str, name: str) -> None:
-        document, target = _found(ls, uri, name)
-        if document is not None and target is not None:
-            await _write(ls, document, name, written(target))
+        await _write(ls, uri, name, None)
 
     @server.command(WRITE)
     async def write(ls: Any, uri: str, name: str, text: str) -> None:
-        document, target = _found(ls, uri, name)
-        if document is not None and target is not None:
-            await _write(ls, document, name, text)
+        await _write(ls, uri, name, text)
 
     @server.feature("fxlens/inputs")
     async def inputs(ls: FxLensServer, given: Any) -> InputsAnswer | Refusal:
@@ -179,9 +175,15 @@ def _as_lsp(ls: FxLensServer, document: Document, target: Target, text: str) -> 
     ]
 
 
-async def _write(ls: FxLensServer, document: Document, name: str, text: str) -> None:
-    target = next(each for each in _targets(document) if each["name"] == name)
-    edit = edits.workspace_edit(ls, {document.uri: _as_lsp(ls, document, target, text)})
+async def _write(ls: FxLensServer, uri: str, name: str, text: str | None) -> None:
+    """The comment of a class; without ``text`` as its model is constructed and called now."""
+    await ls.session.record(uri)
+    document, target = _found(ls, uri, name)
+    if document is None or target is None:
+        said = f"Nothing was written: the text has no trace of {name}, perhaps since it was edited."
+        ls.window_show_message(types.ShowMessageParams(type=types.MessageType.Warning, message=said))
+        return
+    edit = edits.workspace_edit(ls, {uri: _as_lsp(ls, document, target, written(target) if text is None else text)})
     await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=edit, label=f"Example inputs of {name}"))
 
 

@@ -38,14 +38,15 @@ def is_current(ls: FxLensServer, document: Document, fix: Fix) -> bool:
     """Whether the other files that it edits are unchanged since the trace, so that its line numbers hold."""
     began = document.record_began
     for path in {edit["file"] for edit in fix["edits"] if key(edit["file"]) != key(document.path)}:
-        edited = ls.session.edited(path)
-        if edited is None and not os.path.exists(path):
+        is_open = ls.session.is_open(path)
+        if not is_open and not os.path.exists(path):
             if _writes_anew(fix, path):
                 continue
             return False
         if began is None:
             continue
-        if files.changed_since(path, began.of_files) if edited is None else edited > began.clock:
+        on_disk = not is_open and files.changed_since(path, began.of_files)
+        if on_disk or ls.session.edited(path) > began.clock:
             return False
     return True
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import tempfile
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -29,16 +31,35 @@ def folders(ls: FxLensServer) -> list[str]:
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a ``file:`` document; a bare name for an unsaved one; None for documents that are not files (notebook
-    cells, diffs)."""
+    """The path of a ``file:`` document; that of an unsaved one, or a bare name if it has no path yet; None for
+    documents that are not files (notebook cells, diffs)."""
     parts = _parts(uri)
     if parts.scheme == "file":
         path = uris.to_fs_path(uri)
         return path if path and "\0" not in path else None
     if parts.scheme == "untitled":
-        name = os.path.basename(unquote(parts.path)) or "untitled"
+        name = _unsaved(parts) or "untitled"
         return name if name.endswith(".py") else f"{name}.py"
     return None
+
+
+def _unsaved(parts: SplitResult) -> str:
+    """The path that an editor has been given for a file that is not there yet, or else a name."""
+    if parts.scheme == "untitled" and parts.path.startswith("/"):
+        return uris.to_fs_path(f"file://{parts.path}") or ""
+    return os.path.basename(unquote(parts.path))
+
+
+def placed(ls: FxLensServer, path: str) -> tuple[str, str | None]:
+    """The path and the workspace folder of a document that is opened. A bare name is in the first folder, and one that
+    no other file has, whose place it would take."""
+    folder = folder_of(ls, path)
+    if os.path.isabs(path):
+        return path, folder
+    stem, suffix = os.path.splitext(os.path.join(folder or tempfile.gettempdir(), path))
+    names = (f"{stem}{'_' * number}{suffix}" for number in itertools.count())
+    free = next(each for each in names if not os.path.lexists(each) and ls.session.document_at(each) is None)
+    return free, folder
 
 
 def _parts(uri: str) -> SplitResult:
@@ -53,7 +74,7 @@ def notebook_path(uri: str) -> str | None:
     """The same for a notebook; VS Code's interactive window counts as an unsaved one."""
     parts = _parts(uri)
     if parts.scheme in ("untitled", "vscode-interactive"):
-        return f"{os.path.splitext(os.path.basename(unquote(parts.path)))[0] or 'untitled'}.ipynb"
+        return f"{os.path.splitext(_unsaved(parts))[0] or 'untitled'}.ipynb"
     path = path_of(uri)
     return path if path is not None and is_notebook(path) else None
 

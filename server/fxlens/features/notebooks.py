@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
@@ -13,7 +12,7 @@ from fxlens.sources.notebook import Notebook
 
 from .cells import Joined
 from .documents import closed_in, say_if_only_read
-from .folders import folder_of, notebook_path
+from .folders import notebook_path, placed
 
 if TYPE_CHECKING:
     from fxlens.server import FxLensServer
@@ -35,9 +34,7 @@ def register(server: FxLensServer) -> None:
         path = notebook_path(uri)
         if path is None:
             return
-        folder = folder_of(ls, path)
-        if not os.path.isabs(path):
-            path = os.path.join(folder or tempfile.gettempdir(), path)
+        path, folder = placed(ls, path)
         joined = _joined(ls, uri, None)
         ls.cells.put(joined)
         ls.session.opened(uri, path, folder, joined.made.text, 1, joined.made.problems(path))

@@ -7,7 +7,8 @@ and answers ``{target, passes, before, after, error, nodes, refused, notes, libr
 Files that FX Lens did not write, or that were edited since, are replaced with ``force`` only.  ``fxlens/savePass``
 ``{kept, out?, onnx?, force?, workDoneToken?}`` saves an earlier result, which stays in its process for a while:
 ``{saved: true}``, ``{saved: false}`` if it is gone, or ``{reason}``. ``vscode-extension/src/protocol/passes.ts``
-describes all of them.
+describes all of them.  ``fxlens/insertPass`` ``{uri, target, text}`` has the client insert the answer's
+``construction`` below the class, wherever that is by then: ``{uri, line}`` or ``{reason}``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 
-from fxlens.answers import Construction, PassAnswer, PassesAnswer, PassInfo, PassResult, Refusal, SavePassAnswer
+from fxlens.answers import InsertedAnswer, PassAnswer, PassesAnswer, PassInfo, PassResult, Refusal, SavePassAnswer
 from fxlens.passes import source
 from fxlens.passes.table import PASSES, Choice, activations, counts, ordered, problem, replacements
 from fxlens.record import Record, Target
-from fxlens.sources import positions
+from fxlens.sources import parsing, positions
 
-from . import params
+from . import edits, params
 from .model_jobs import NoAnswer
 
 if TYPE_CHECKING:
@@ -67,7 +68,16 @@ def register(server: FxLensServer) -> None:
         except NoAnswer as error:
             return {"reason": str(error)}
         result = cast("PassResult", done.result)
-        return {**result, "construction": construction(document, result["target"], choice), "kept": done.kept}
+        return {**result, "construction": construction(document.record, result["target"], choice), "kept": done.kept}
+
+    @server.feature("fxlens/insertPass")
+    async def insert(ls: FxLensServer, given: Any) -> InsertedAnswer | Refusal:
+        asked = params.of(given)
+        try:
+            document = ls.model_jobs.document(params.text(asked, "uri"))
+            return await _insert(ls, document, params.text(asked, "target"), params.text(asked, "text"))
+        except NoAnswer as error:
+            return {"reason": str(error)}
 
     @server.feature("fxlens/savePass")
     async def save(ls: FxLensServer, given: Any) -> SavePassAnswer | Refusal:
@@ -82,19 +92,40 @@ def register(server: FxLensServer) -> None:
         return {"saved": answer is not None}
 
 
-def construction(document: Document, name: str, choice: Choice) -> Construction | None:
-    """The edit that writes a function with the changed model below the class: ``{uri, line, text}``, a line from 0."""
-    target = _target(document.record, name)
-    if target is None or document.record_text != document.text:
+async def _insert(ls: FxLensServer, document: Document, name: str, text: str) -> InsertedAnswer:
+    """Raises NoAnswer."""
+    try:
+        edit = below(document.text, name, text)
+    except parsing.ERRORS:
+        raise NoAnswer(f"Nothing is inserted: the source of {name} has a syntax error.") from None
+    except LookupError:
+        raise NoAnswer(f"Nothing is inserted: the source has no class {name} any more.") from None
+    made = edits.workspace_edit(ls, {document.uri: [edits.line_edit(edit)]})
+    done = await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(edit=made, label=f"Passes on {name}"))
+    if not done.applied:
+        raise NoAnswer(f"Nothing is inserted: the editor has refused the edit. {done.failure_reason or ''}".strip())
+    return {"uri": document.uri, "line": edit.line - 1}
+
+
+def below(text: str, name: str, function: str) -> positions.LineEdit:
+    """The edit that writes a function below a class. Raises LookupError if there is no such class, and what `ast.parse`
+    raises."""
+    if (end := positions.class_end(text, name)) is None:
+        raise LookupError(name)
+    lines = positions.lines_of(text)
+    follows = end < len(lines) and lines[end].strip() != ""
+    before = "\n\n" if end < len(lines) else "\n\n\n"  # its last line has no end
+    written = f"{before}{function}" + ("\n\n" if follows else "")
+    return positions.LineEdit(end, end, written.replace("\n", positions.line_end(text)))
+
+
+def construction(record: Record | None, name: str, choice: Choice) -> str | None:
+    """A function that makes the changed model."""
+    if (target := _target(record, name)) is None:
         return None
     construct = target["construct"]["text"] if target["construct"] else f"{name}()"
     inputs = target["inputs"]["text"] if target["inputs"] else ""
-    text = source.construction(name, construct, inputs, choice)
-    end = positions.class_end(document.text, name)
-    lines = document.lines
-    after = lines[end] if end < len(lines) else ""
-    below = f"\n\n{text}" if after.strip() == "" and end >= len(lines) - 1 else f"\n\n{text}\n\n"
-    return {"uri": document.uri, "line": end, "text": below}
+    return source.construction(name, construct, inputs, choice)
 
 
 def actions(document: Document, wanted: types.Range, known: set[str]) -> list[types.CodeAction]:

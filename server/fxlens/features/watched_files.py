@@ -27,7 +27,7 @@ ANSWER_SECONDS = 5.0
 """How long the client may take to register something."""
 _READ = (".py", ".ipynb", ".md", ".yaml", ".yml", ".json", ".toml")
 """Endings of the files that we read ourselves."""
-_WATCHED = ["py", "ipynb", "yaml", "yml", "json", "toml", "ini", "cfg", "conf", "env", "txt", "csv", "tsv", "xml"]
+_WATCHED = [each[1:] for each in _READ] + ["ini", "cfg", "conf", "env", "txt", "csv", "tsv", "xml"]
 _MOST_NAMES = 1000
 """Of files with other endings."""
 _AT_ONCE = 0.02
@@ -67,6 +67,8 @@ def tell(ls: FxLensServer, path: str) -> None:
     if not _counts(path):
         if ls.session.is_read(path):
             ls.session.read_file_changed(path)
+        if not os.path.lexists(path):
+            ls.tasks.start(ls.session.gone(path))
     elif ls.session.document_at(path) is not None:
         ls.session.open_file_changed(path)
     elif ls.session.opened_configuration(path) is not None:

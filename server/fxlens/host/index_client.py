@@ -86,6 +86,11 @@ class IndexClient:
             await asyncio.wait({reader})  # it ends when the next process has been started, or none is
         return None
 
+    async def gone(self, path: str) -> bool:
+        """Whether a path that is no more was a folder with files that are read, now forgotten."""
+        answer = await self._asked({"do": "update", "path": path, "text": None})
+        return answer is not None and answer["changed"]
+
     async def look_again(self, whole: bool) -> bool:
         """Whether files have changed on disk that nobody has told, from now on known; unless ``whole``, only those
         behind links out of the folder count."""

@@ -87,6 +87,10 @@ class Knowledge:
         if self._starting is not None:
             self._index.update(path, text)
 
+    async def gone(self, path: str) -> bool:
+        """Whether a path that is no more was a folder with files that are read, now forgotten."""
+        return self._starting is not None and await self._index.gone(path)
+
     async def look_again(self, whole: bool) -> bool:
         """Whether files have changed that nobody has told (`IndexClient.look_again`)."""
         return self._starting is not None and await self._index.look_again(whole)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from . import answers, bounded, captures, declarations, files, roles
 from .answers import Answer
+from .embedded import EXAMPLES
 from .facts import Facts, digest_of, of_file
 from .links import Links
 from .matching import is_settings
@@ -110,14 +111,14 @@ class Index:
         self._stamps = {path: stamp for path, stamp in self._stamps.items() if path not in asked} | now
         return bool(changed)
 
-    def update(self, path: str, text: str | None = None) -> None:
-        """Handles a changed, new or deleted file or folder. ``text`` is the editor's text; None for the file on
-        disk."""
+    def update(self, path: str, text: str | None = None) -> bool:
+        """Handles a changed, new or deleted file or folder. ``text`` is the editor's text; None for the file on disk.
+        Returns whether it may be, or hold, a file that is read."""
         path = os.path.abspath(path)
         if text is None and not path.endswith(files.PYTHON + files.CONFIGURATION):
             inside = os.path.join(path, "")
             if not files.belongs(f"{inside}any.py", self.root, self.exclude):
-                return
+                return False
             all_known = [*self.workspace.facts, *self.workspace.configuration_files, *self.workspace.modules.links]
             known = {each for each in all_known if each.startswith(inside)}
             if not os.path.islink(path):
@@ -125,9 +126,9 @@ class Index:
             for each in sorted(known):
                 if each not in self.workspace.overlays:
                     self.update(each)
-            return
+            return bool(known)
         if not files.belongs(path, self.root, self.exclude):
-            return
+            return False
         if files.is_python(path):
             path = self._named(path)
         if text is None:
@@ -137,7 +138,7 @@ class Index:
         if not files.is_python(path):
             self.workspace.put_configuration(path, text is not None or os.path.isfile(path))
             self._forget(path, shape=path not in self._read_files())
-            return
+            return True
         raw = self.workspace.raw(path)
         facts = None if raw is None else _read(path, raw)
         old = self.workspace.facts.get(path)
@@ -146,6 +147,7 @@ class Index:
         for each in [link for link, name in self.workspace.modules.links.items() if name == path]:
             if self._links.name(each) != path:  # the link by whose name the file was known leads elsewhere
                 self.update(each)
+        return True
 
     def known_as(self, path: str) -> str:
         """The name that a file has here, whatever links lead to it. One behind a link out of the workspace, or below a
@@ -179,7 +181,8 @@ class Index:
             self._runs.clear()
             self._answers.clear()
             return
-        gone = {entry for entry, run in self._runs.items() if path in run.files}
+        changed = {path, path + EXAMPLES}
+        gone = {entry for entry, run in self._runs.items() if not changed.isdisjoint(run.files)}
         for entry in gone:
             del self._runs[entry]
         # A changed body may name other classes: recompute who leads to a class.

@@ -3,7 +3,7 @@
 Reads requests from standard input and writes answers to standard output, one JSON object a line:
 
     {"id": 1, "do": "answers", "path": "/w/net.py"}  ->  {"id": 1, "answers": {"Net": {…}}, "functions": […]}
-    {"do": "update", "path": "/w/net.py", "text": "…" or null}
+    {"do": "update", "path": "/w/net.py", "text": "…" or null}  ->  nothing, or with an "id" as below
     {"id": 2, "do": "look again", "whole": true}  ->  {"id": 2, "changed": false}
 
 It first builds the index, reports ``{"built": {…}}``, and then answers in order. It ends with its input, and with its
@@ -58,7 +58,9 @@ def serve(index: Index, requests: TextIO, out: TextIO) -> None:
             request = json.loads(line)
             bounded.watch()
             if request["do"] == "update":
-                index.update(request["path"], request["text"])
+                changed = index.update(request["path"], request["text"])
+                if "id" in request:
+                    send({"id": request["id"], "changed": changed})
             elif request["do"] == "look again":
                 send({"id": request["id"], "changed": index.look_again(request["whole"])})
             elif request["do"] == "answers":

@@ -66,10 +66,12 @@ class Workspace:
 
     def put(self, path: str, facts: Facts | None) -> bool:
         """Replaces a file's facts (None: it was deleted). Returns whether other files see a difference."""
-        if not path.endswith(embedded.EXAMPLES):
-            inner = facts.examples if facts else None
-            if inner is not None or path + embedded.EXAMPLES in self.facts:
-                self.put(path + embedded.EXAMPLES, inner)
+        examples, inner = path + embedded.EXAMPLES, facts.examples if facts else None
+        if inner is not None or examples in self.facts:
+            return self._put(examples, inner) | self._put(path, facts)
+        return self._put(path, facts)
+
+    def _put(self, path: str, facts: Facts | None) -> bool:
         if facts is not None and not (facts.scopes and facts.scopes[0].names) and path.endswith((".md", ".ipynb")):
             facts = None  # no Python in it
         old = self.facts.get(path)

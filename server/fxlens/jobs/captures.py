@@ -18,6 +18,7 @@ from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
 from fxlens.overlays import Captured
 from fxlens.record import Finding, Fix, Origin, Record, Span, Verdict, assumed, graded
+from fxlens.record import Target as Traced
 from fxlens.sources import targets
 from fxlens.sources.targets import Source, Target
 
@@ -237,7 +238,8 @@ async def run(
 
     ``on_change`` is called with a model's results after each verdict.
     """
-    models = {each: model for each in names if (model := _model(record, each)) is not None}
+    targets_of = {target["name"]: target for target in record["targets"]}
+    models = {each: model for each in names if (model := model_of(targets_of[each])) is not None}
     asked = [each for each in ORDER if each in captures or (each == "shapes" and "export" in captures)]
     found: dict[str, Captured] = {}
     note: str | None = None
@@ -278,9 +280,9 @@ async def run(
     return found, note
 
 
-def _model(record: Record, name: str) -> Model | None:
-    target = next((each for each in record["targets"] if each["name"] == name), None)
-    if target is None or target["construct"] is None or target["inputs"] is None:
+def model_of(target: Traced) -> Model | None:
+    """What is sent of a model of a record; None if it cannot be constructed or called."""
+    if target["construct"] is None or target["inputs"] is None:
         return None
     findings: list[_Known] = [
         {

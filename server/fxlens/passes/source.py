@@ -53,4 +53,5 @@ def _arguments(inputs: str) -> tuple[str, str]:
 
 def _snake(name: str) -> str:
     """Snake case of a name; ``ResNet18`` and ``UNet`` count as one word."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])(?!Net)|(?<=[A-Z])(?=[A-Z][a-z])(?!Net)", "_", name).lower()
+    words = name.replace(".", "_")  # a class in another one
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])(?!Net)|(?<=[A-Z])(?=[A-Z][a-z])(?!Net)", "_", words).lower()

@@ -66,7 +66,7 @@ class Cell:
             raise Nowhere
         if last == len(self.written):
             if first == last:
-                text = f"\n{text.removesuffix(chr(10))}"
+                text = "\n" + text.rstrip("\n")
             elif text or not first or start["character"]:
                 text = text.removesuffix("\n")
             else:

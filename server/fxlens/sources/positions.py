@@ -85,12 +85,13 @@ def _position(line: int, at: int, lines: list[str], encoding: str) -> Position:
     return {"line": number, "character": character(lines[number] if lines else "", at, encoding)}
 
 
-def class_end(text: str, name: str) -> int:
-    """The line (from 0) after the last of the class of this name; the end of the text if it is not found."""
-    for found, statement in classes(ast.parse(text)):
-        if found == name and statement.end_lineno:
-            return statement.end_lineno
-    return len(lines_of(text))
+def class_end(text: str, name: str) -> int | None:
+    """The line (from 0) after the statement at module level that is or holds the class of this name; None if there is
+    no such class."""
+    tree = ast.parse(text)
+    at = next((statement.lineno for found, statement in classes(tree) if found == name), None)
+    ends = (each.end_lineno for each in tree.body if at is not None and each.end_lineno and each.end_lineno >= at)
+    return next(ends, None)
 
 
 def line_edits(old: str, new: str) -> list[LineEdit]:

@@ -114,13 +114,15 @@ class Document:
     held: bool = False
     said_version: int | None = None
     """The version whose diagnostics the client has received."""
-    captured: dict[tuple[str, str], Captured] = field(default_factory=dict)
-    """Results of captures other than torch.fx for its models, by name and request digest: the last ones are kept, so
-    that undoing an edit needs no new run."""
+    captured: dict[str, Captured] = field(default_factory=dict)
+    """Results of captures other than torch.fx for its models, by a digest of what they depend on: the last ones are
+    kept, so that undoing an edit needs no new run."""
     saved_by_user: bool = False
     """Saved since the last edit."""
     line: int | None = None
     """The user's line (from 0): that of the last edit, or as reported by the client."""
+    finished: float = 0.0
+    """When the last trace began that has ended, whatever it has found, by the monotonic clock."""
     finishing: asyncio.Task | None = None
     """A trace of an earlier text whose graphs are still to come."""
     learning: asyncio.Task | None = None
@@ -340,11 +342,11 @@ class Document:
                 return True
         return False
 
-    def remember(self, digest: str, found: Mapping[str, Captured]) -> None:
-        """Keeps the results of captures for models, by name."""
-        for name, captured in found.items():
-            self.captured.pop((name, digest), None)
-            self.captured[name, digest] = captured
+    def remember(self, found: Mapping[str, Captured]) -> None:
+        """Keeps the results of captures for models, by their digests."""
+        for digest, captured in found.items():
+            self.captured.pop(digest, None)
+            self.captured[digest] = captured
         for oldest in list(self.captured)[:-_MOST_CAPTURED]:
             del self.captured[oldest]
 

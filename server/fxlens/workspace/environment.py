@@ -37,7 +37,7 @@ class Environment:
         self.configurations: dict[str, str] = {}
         """Texts of the configurations that are open in the editor, by the keys of their paths."""
         self.edited: dict[str, float] = {}
-        """When these last changed, by the monotonic clock."""
+        """When these last changed, and when texts of other files were given up, by the monotonic clock."""
         self._knowledge: dict[str, Knowledge] = {}
         self._settings: dict[str | None, Settings] = {None: Settings()}
         self._projects: dict[_Place, Project] = {}
@@ -169,6 +169,15 @@ class Environment:
             self._knowledge[folder] = Knowledge(folder)
         return self._knowledge[folder]
 
+    def given_up(self, path: str) -> None:
+        """A text of the editor that is not the file's does not count any more."""
+        self.edited[key(path)] = time.monotonic()
+
+    def leave_knowledge(self) -> list[Knowledge]:
+        """Returns what to close; the next question begins anew."""
+        left, self._knowledge = self.known(), {}
+        return left
+
     def known(self) -> list[Knowledge]:
         """The knowledge of the folders that were asked about."""
         return [*self._knowledge.values()]
@@ -197,8 +206,7 @@ class Environment:
         pools, self.pools = list(self.pools.values()), {}
         for pool in pools:
             await pool.close()
-        known, self._knowledge = list(self._knowledge.values()), {}
-        for each in known:
+        for each in self.leave_knowledge():
             await each.close()
 
     def workers(self) -> list[Mapping[str, object]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from fxlens.overlays import (
     findings,
     folded,
     limited,
+    of_trace,
     with_captures,
     with_compared,
     with_fixes,
@@ -91,11 +93,15 @@ class Refreshing:
         self.stop(document)
         document.task = self._tasks.start(self._refresh(document, delay))
 
+    def _waits(self, document: Document) -> bool:
+        """Whether it is traced again only when the user says so."""
+        return self._files.settings(document).run == "manual"
+
     def schedule_dependents(self, path: str, delay: float, if_changed: bool = False) -> None:
         """The same for documents that imported a file, or for whose models it may be a test; ``if_changed``: only for
         those whose trace began before its last change on disk."""
         for other in list(self._files.documents.values()):
-            if key(other.path) == key(path):
+            if key(other.path) == key(path) or self._waits(other):
                 continue
             began = other.record_began
             if if_changed and began is not None and not changed_since(path, began.of_files):
@@ -249,8 +255,12 @@ class Refreshing:
                 await self._trace(document)
             except Exception as error:  # user code may have produced an unreadable record
                 log.exception("tracing %s failed", document.path)
+                if not self._is_latest(document):
+                    return
                 said = f"FX Lens itself failed on this file: {type(error).__name__}: {str(error)[:200]}"
                 self.show(document, [finding("FX199", "error", said)])
+            if not self._is_latest(document):
+                return
             if document.record is None:
                 self._judged(document)
             # Files that changed since may have been read before the change.
@@ -265,6 +275,11 @@ class Refreshing:
         if document.record is not None:
             document.forget()
             self._traced(document)
+
+    def _is_latest(self, document: Document, task: asyncio.Task | None = None) -> bool:
+        """Whether a task, by default the running one, is the document's trace, and not an earlier one whose graphs are
+        still to come (`_let_finish`): of the same version, if another file has changed."""
+        return document.task is (task or asyncio.current_task()) and self._files.documents.get(document.uri) is document
 
     def _looks_at(self, document: Document) -> bool:
         enabled = self._files.settings(document).enable
@@ -296,6 +311,7 @@ class Refreshing:
             found = document.known or knowledge.recorded_for(path)
         await self._files.environment.read_project(document.folder, document.path)
         news = not known.same(document.known or {}, found)
+        news = news and (document.known is None or not self._waits(document))
         document.known = found
         if self._files.documents.get(document.uri) is not document:
             return
@@ -324,7 +340,7 @@ class Refreshing:
         # While the job runs, this process is idle.
         asyncio.get_running_loop().call_soon(self._files.parts, document, ())
         began = Moment.now()
-        version = document.version
+        version, task = document.version, asyncio.current_task()
         ahead: asyncio.TimerHandle | None = None
         lenses: asyncio.TimerHandle | None = None
         learning: asyncio.TimerHandle | None = None
@@ -348,7 +364,7 @@ class Refreshing:
         def show_judged(so_far: Callable[[], Record]) -> None:
             nonlocal lenses
             lenses = None
-            if document.version == version and self._files.documents.get(document.uri) is document:
+            if document.version == version and self._is_latest(document, task):
                 document.judged = self._laid(document, so_far()), document.text
                 self._judged(document)
 
@@ -356,12 +372,17 @@ class Refreshing:
             nonlocal ahead
             if ahead is not None:
                 ahead.cancel()  # it would show less, perhaps after the full result
-            ahead = asyncio.get_running_loop().call_later(_AHEAD, self._first, document, version, record)
+            ahead = asyncio.get_running_loop().call_later(_AHEAD, show_first, record)
+
+        def show_first(record: Record) -> None:
+            if document.version == version and self._is_latest(document, task):
+                self._first(document, record)
 
         def diagnosed(record: Record) -> None:
             if ahead is not None:
                 ahead.cancel()
-            self._early(document, version, record, digest, began.clock)
+            if document.version == version and self._is_latest(document, task):
+                self._early(document, record, digest, began.clock)
             learn()
 
         try:
@@ -375,38 +396,37 @@ class Refreshing:
                     timer.cancel()
         if self._files.documents.get(document.uri) is not document:
             return
-        record = self._laid(document, record, request.text)
-        if document.version == version:
-            self._finish(document, record, digest, began)
-        elif record["targets"] and (document.record_version or 0) < (version or 0):
-            document.keep(record, request.text, version, began)
+        if document.version == version and self._is_latest(document):
+            self._finish(document, self._laid(document, record, request.text), digest, began)
+        elif record["targets"] and document.finished < began.clock:
+            document.keep(self._laid(document, record, request.text), request.text, version, began)
             self._traced(document)
 
-    def _first(self, document: Document, version: int | None, record: Record) -> None:
+    def _first(self, document: Document, record: Record) -> None:
         """Shows the models diagnosed so far, such as the class at the cursor, while others are still traced; for those,
         findings from reading stay."""
-        if document.version == version and self._files.documents.get(document.uri) is document:
-            record = self._laid(document, record)
-            names = [target["name"] for target in record["targets"]]
-            before = [each for each in document.moved() if each["target"] not in names]
-            found = folded(record, findings(record))
-            if document.ahead_version == version:
-                left = [each for each in document.ahead if each["target"] not in names]
-                limits = {name: part.limit for name, part in self._parts(document, left).items()}
-                found += [limited(each, limits) for each in left]
-            self._show_ahead(document, found, before)
+        record = self._laid(document, record)
+        names = [target["name"] for target in record["targets"]]
+        before = [each for each in document.moved() if each["target"] not in names]
+        found = folded(record, findings(record))
+        if document.ahead_version == document.version:
+            left = [each for each in document.ahead if each["target"] not in names]
+            limits = {name: part.limit for name, part in self._parts(document, left).items()}
+            found += [limited(each, limits) for each in left]
+        self._show_ahead(document, found, before)
 
-    def _early(self, document: Document, version: int | None, record: Record, digest: str, began: float) -> None:
+    def _early(self, document: Document, record: Record, digest: str, began: float) -> None:
         """Shows the findings of a file whose models were all diagnosed, before their graphs arrive."""
         document.took = time.monotonic() - began
-        if document.version == version and record["targets"] and document.uri in self._files.documents:
+        if record["targets"]:
             record = self._laid(document, record, document.text)
             found = findings(record)
             document.count_crash(found, digest)
             self.show(document, found, record)
-            document.diagnosed = version
+            document.diagnosed = document.version
 
     def _finish(self, document: Document, record: Record, digest: str, began: Moment) -> None:
+        document.finished = began.clock
         found = findings(record)
         codes = {finding["code"] for finding in found}
         if "FX308" in codes and not record["targets"]:
@@ -500,7 +520,7 @@ class Refreshing:
         captures = self._files.captures(document)
         if record is None or record is not document.record or not self._files.may_run(document) or not captures:
             return
-        digest = self._digest(document, record, captures)
+        digests = self._digests(document, record, captures)
         pool, request = self._files.environment.pool(document.folder), self._files.request(document)
 
         def lay(name: str, captured: Captured) -> None:
@@ -509,13 +529,13 @@ class Refreshing:
             self._lay_over(document, lambda record: with_captures(record, {name: captured}))
 
         for target in record["targets"]:
-            answer = document.captured.get((target["name"], digest))
+            answer = document.captured.get(digests.get(target["name"], ""))
             if answer is not None and not target["captures"]:
                 lay(target["name"], answer)
         await asyncio.sleep(_REST)
-        while names := self._left(document, digest, whole):
+        while names := self._left(document, digests, whole):
             found, note = await captures_job.run(pool, request, record, names, captures, lay)
-            document.remember(digest, found)
+            document.remember({digests[name]: captured for name, captured in found.items()})
             if note:
                 log.info(note)
             if not found:
@@ -524,22 +544,26 @@ class Refreshing:
         if self._files.settings(document).verify and overlaid is not None and verify.left(overlaid, captures=True):
             document.proving = self._tasks.start(self._verify(document, overlaid, captures=True))
 
-    def _left(self, document: Document, digest: str, whole: bool) -> list[str]:
+    def _left(self, document: Document, digests: Mapping[str, str], whole: bool) -> list[str]:
         """The models to run captures on now."""
-        record = document.shown_record
-        if record is None:
-            return []
-        able = [each for each in record["targets"] if each["construct"] and each["inputs"]]
-        if not whole:
-            at = document.class_here()
-            able = [each for each in able if each["name"] == at]
-        return [each["name"] for each in able if (each["name"], digest) not in document.captured]
+        at = document.class_here()
+        able = [name for name in digests if whole or name == at]
+        return [name for name in able if digests[name] not in document.captured]
 
-    def _digest(self, document: Document, record: Record, captures: Iterable[str]) -> str:
-        """A digest of everything that the results depend on, but for what is installed (`_again`)."""
+    def _digests(self, document: Document, record: Record, captures: Iterable[str]) -> dict[str, str]:
+        """For each model that can be captured, a digest of everything that its results depend on, but for what is
+        installed (`_again`)."""
         python = self._files.environment.launch(document.folder).python
         read = ((path, self._files.text_of(path)) for path in record["files"])
         # What is no text, such as a small array, counts by its time.
         texts = [document.text, *(str(state_of(path)) if text is None else text for path, text in read)]
-        texts += [*captures, python]
-        return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        shared = hashlib.sha256("\0".join([*texts, *captures, python]).encode("utf-8", "surrogatepass"))
+        found: dict[str, str] = {}
+        for target in record["targets"]:
+            # Without what other jobs have laid over it since.
+            model = captures_job.model_of({**target, "findings": of_trace(target)})
+            if model is not None:
+                own = shared.copy()
+                own.update(json.dumps([target["name"], model]).encode())
+                found[target["name"]] = own.hexdigest()
+        return found

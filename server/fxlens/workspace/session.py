@@ -140,6 +140,7 @@ class Session:
             module = module_path(document.path)
             same = is_notebook(document.path) or document.is_on_disk()
             if not (document.saved and same):  # others used the discarded text, or the disk's from before
+                self._environment.given_up(document.path)
                 self.changed_on_disk(module)
             elif module != document.path:
                 self._environment.changed(module, None)
@@ -176,6 +177,12 @@ class Session:
         if is_configuration(path):
             self._environment.forget_projects()
         self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
+
+    async def gone(self, path: str) -> None:
+        """Forgets what was read in a folder, if this path that is no more was one."""
+        for knowledge in self._environment.known():
+            if await knowledge.gone(path):
+                self._learn_all()
 
     async def look_around(self, whole: bool) -> None:
         """Learns what has changed in files of the workspace that nobody has told: in all, or only in those behind links
@@ -220,12 +227,15 @@ class Session:
         """The text of a configuration that is open in the editor."""
         return self._environment.configuration(path)
 
-    def edited(self, path: str) -> float | None:
-        """When a file that is open in the editor was last changed, by the monotonic clock; None if it is not open."""
+    def is_open(self, path: str) -> bool:
+        """Whether a file is open in the editor, so that its text there counts."""
+        return self.document_at(path) is not None or self.opened_configuration(path) is not None
+
+    def edited(self, path: str) -> float:
+        """When the editor last changed the text of a file, or gave up such a change by closing it, by the monotonic
+        clock; 0 if it never did."""
         document = self.document_at(path)
-        if document is not None:
-            return document.edited
-        return None if self.opened_configuration(path) is None else self._environment.edited.get(key(path), 0.0)
+        return max(document.edited if document else 0.0, self._environment.edited.get(key(path), 0.0))
 
     def _reconfigured(self, folder: str | None, here: str) -> None:
         for document in list(self.documents.values()):
@@ -422,12 +432,16 @@ class Session:
             await each.close()
 
     async def restart(self) -> None:
-        """Ends every worker and traces all documents in new ones."""
+        """Ends every worker and the indexes, and traces all documents in new ones."""
         for document in self.documents.values():
             self._refreshing.end(document)
             document.crashes.clear()
         for pool in list(self._environment.pools.values()):
             await pool.restart()
+        for index in self._environment.leave_knowledge():
+            await index.close()
+        for folder in {document.folder for document in self.documents.values()}:
+            self.prepare(folder)
         self._status.forget()
         self.refresh_all()
 

@@ -179,11 +179,17 @@ export class Lens implements vscode.Disposable {
     });
     client.onNotification(recordChanged, ({ uri }) => this.records.fire(client.protocol2CodeConverter.asUri(uri)));
     client.onDidChangeState(({ newState }) => {
-      if (newState === State.Stopped && this.client === client) this.fail('The FX Lens server stopped.');
+      if (this.client !== client) return;
+      if (newState === State.Stopped) this.fail('The FX Lens server stopped.');
+      if (newState === State.Running) this.greet(client).catch(error => this.logger.warn(`The server did not tell its status: ${String(error)}`));
     });
     await client.start();
-    this.status.set(await client.sendRequest(protocol.askStatus, {}));
+  }
+
+  /** What each server is asked and told, also one that the client has started in place of one that has crashed. */
+  private async greet(client: LanguageClient): Promise<void> {
     tellCursor(this);
+    this.status.set(await client.sendRequest(protocol.askStatus, {}));
   }
 
   private async doStop(): Promise<void> {

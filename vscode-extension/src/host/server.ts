@@ -32,12 +32,12 @@ export function createClient(python: string, script: string, logger: Logger): La
     args: ['-I', script],
     options: { cwd: os.tmpdir(), env: { ...process.env, PYTHONUNBUFFERED: '1' } },
   };
-  const initializationOptions: InitializationOptions = { trusted: vscode.workspace.isTrusted };
   const clientOptions: LanguageClientOptions = {
     documentSelector: DOCUMENTS,
     outputChannel: logger,
     revealOutputChannelOn: RevealOutputChannelOn.Never,
-    initializationOptions: () => initializationOptions,
+    // Asked for at each start, also of a server in place of one that has crashed.
+    initializationOptions: (): InitializationOptions => ({ trusted: vscode.workspace.isTrusted }),
     synchronize: { configurationSection: undefined },
     middleware: {
       workspace: {

@@ -41,14 +41,23 @@ export interface PassAnswer {
   notes: string[];
   /** Whether the interpreter of the models has fxlib installed. */
   library: boolean;
-  /** A function that makes the changed model, to be inserted before a line (from 0) of a document; null if the text has changed since. */
-  construction: { uri: string; line: number; text: string } | null;
+  /** A function that makes the changed model; null if its class has gone. */
+  construction: string | null;
   /** The number by which `savePass` finds the result in its process; null if that has ended. */
   kept: string | null;
 }
 
 /** The result of passes on a model; the source is not changed. */
 export const pass = new RequestType<PassParams, PassAnswer | { reason: string }, void>('fxlens/pass');
+
+export interface InsertedAnswer {
+  uri: string;
+  /** The one that the function follows, from 0. */
+  line: number;
+}
+
+/** Has the server insert a `construction` below its class, wherever that is by now. */
+export const insertPass = new RequestType<{ uri: string; target: string; text: string }, InsertedAnswer | { reason: string }, void>('fxlens/insertPass');
 
 export interface SavePassParams {
   kept: string;

@@ -7,7 +7,7 @@ const slow = vi.hoisted(() => ({ start: Promise.resolve() }));
 vi.mock('vscode-languageclient', async () => ({
   ...(await vi.importActual<object>('vscode-languageserver-protocol')),
   RevealOutputChannelOn: { Never: 4 },
-  State: { Stopped: 1 },
+  State: { Stopped: 1, Running: 2 },
 }));
 vi.mock('vscode-languageclient/node', () => ({
   LanguageClient: class {
@@ -22,11 +22,13 @@ vi.mock('vscode-languageclient/node', () => ({
     async start() {
       await slow.start;
       this.running = true;
+      this.changed({ newState: 2 });
     }
     async dispose() { this.running = false; }
     registerFeature() {}
     onNotification() {}
-    onDidChangeState() {}
+    changed: (event: { newState: number }) => void = () => {};
+    onDidChangeState(listener: (event: { newState: number }) => void) { this.changed = listener; }
     async sendRequest(type: any, params?: unknown) {
       this.sent.push([type.method ?? type, params]);
       if (type.method === 'fxlens/record') return null;
@@ -110,6 +112,19 @@ describe('trust', () => {
     expect(notified(clients[0])).toEqual(['fxlens/trusted', 'workspace/didChangeConfiguration']);
     await state.configuration.fire({ affectsConfiguration: key => key === 'fxlens' });
     expect(clients[0].sent.at(-1)[0]).toBe('workspace/didChangeConfiguration');
+  });
+
+  it('is told with the cursor to a server that the client starts in place of one that has crashed', async () => {
+    state.trusted = false;
+    await started();
+    state.trusted = true;
+    state.activeDocument = { uri: { scheme: 'file', toString: () => 'file:///net.py' }, languageId: 'python' };
+    clients[0].sent.length = 0;
+    clients[0].changed({ newState: 1 });
+    clients[0].changed({ newState: 2 });
+    expect(options(clients[0]).initializationOptions()).toEqual({ trusted: true });
+    expect(clients[0].sent).toEqual([['fxlens/cursor', { uri: 'file:///net.py', line: 0 }], ['fxlens/status', {}]]);
+    await vi.waitFor(() => expect(state.item.text).not.toContain('error'));
   });
 });
 

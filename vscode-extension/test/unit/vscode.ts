@@ -24,6 +24,10 @@ export class Disposable {
 
 export const EventEmitter = Emitter;
 export const OverviewRulerLane = { Center: 2 };
+export const ProgressLocation = { Notification: 15 };
+export class TabInputTextDiff {
+  constructor(readonly original: unknown, readonly modified: unknown) {}
+}
 export const ViewColumn = { One: 1, Beside: -2 };
 export const ConfigurationTarget = { Global: 1, Workspace: 2, WorkspaceFolder: 3 };
 export const TaskScope = { Global: 1, Workspace: 2 };
@@ -46,6 +50,7 @@ export class MarkdownString {
   constructor(readonly value: string) {}
 }
 export const Uri = {
+  from: ({ scheme, path, query }: Record<string, string>) => Uri.parse(`${scheme}:${path}?${query}`),
   parse: (text: string) => ({ fsPath: text.replace(/^file:\/\//, ''), toString: () => text }),
   file: (fsPath: string) => ({ fsPath, toString: () => `file://${fsPath}` }),
 };
@@ -117,6 +122,8 @@ export const window = {
   onDidChangeNotebookEditorSelection: state.cellSelection.event,
   visibleTextEditors: [] as any[],
   createTextEditorDecorationType: () => new Disposable(() => {}),
+  tabGroups: { activeTabGroup: { activeTab: undefined as { input: unknown } | undefined } },
+  withProgress: async (_: unknown, task: (progress: unknown, cancel: unknown) => unknown) => task({ report() {} }, { onCancellationRequested: nothing }),
   showErrorMessage: vi.fn(async () => undefined),
   showInformationMessage: vi.fn(async () => undefined),
   showQuickPick: vi.fn(async () => undefined),

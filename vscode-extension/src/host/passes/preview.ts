@@ -3,8 +3,8 @@
  * title save the result as a function in the source, as a folder, or as an ONNX file.
  */
 import * as vscode from 'vscode';
-import type { Lens } from '../lens';
-import { type PassAnswer, type PassParams, type PassesAnswer, pass, passes, savePass } from '../../protocol/passes';
+import { type Lens, openAgain } from '../lens';
+import { type PassAnswer, type PassParams, type PassesAnswer, insertPass, pass, passes, savePass } from '../../protocol/passes';
 import { activeSource } from '../code/addresses';
 import { showText } from '../code/show';
 import { withProgress } from '../progress';
@@ -38,7 +38,7 @@ export function registerPasses(lens: Lens): vscode.Disposable[] {
     vscode.commands.registerCommand('fxlens.applyPass', (uri?: unknown, target?: unknown, name?: unknown) => preview.start(uri, target, name)),
     vscode.commands.registerCommand('fxlens.fuse', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'fuse')),
     vscode.commands.registerCommand('fxlens.quantize', (uri?: unknown, target?: unknown) => preview.start(uri, target, 'quantize')),
-    vscode.commands.registerCommand('fxlens.insertResult', () => preview.act((_, __, answer) => preview.insert(answer))),
+    vscode.commands.registerCommand('fxlens.insertResult', () => preview.act((source, _, answer) => preview.insert(source, answer))),
     vscode.commands.registerCommand('fxlens.saveResult', () => preview.act((...shown) => preview.save(...shown))),
     vscode.commands.registerCommand('fxlens.exportResult', () => preview.act((...shown) => preview.export(...shown))),
   ];
@@ -156,23 +156,19 @@ class PassPreview implements vscode.Disposable {
     await vscode.commands.executeCommand('vscode.diff', before, after, `${answer.target}: ${choice.label} (${numbers(answer)})`, { preview: false });
   }
 
-  async insert({ construction, library, target }: PassAnswer): Promise<void> {
-    const document = construction && await vscode.workspace.openTextDocument(vscode.Uri.parse(construction.uri));
-    if (!document || construction.line > document.lineCount) {
-      void vscode.window.showWarningMessage(`The source of ${target} has changed since the preview. Preview the passes again.`);
-      return;
-    }
-    const atEnd = construction.line >= document.lineCount;
-    const place = atEnd ? document.lineAt(document.lineCount - 1).range.end : new vscode.Position(construction.line, 0);
-    const edit = new vscode.WorkspaceEdit();
-    edit.insert(document.uri, place, `${atEnd ? '\n' : ''}${construction.text}`);
-    if (!(await vscode.workspace.applyEdit(edit))) return;
-    const editor = await showText(document.uri, true);
+  async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
+    const client = await this.lens.requireClient();
+    if (!client || construction === null) return;
+    await openAgain(source);
+    const params = { uri: client.code2ProtocolConverter.asUri(source), target, text: construction };
+    const inserted = unlessRefused(await client.sendRequest(insertPass, params));
+    if (!inserted) return;
+    const editor = await showText(client.protocol2CodeConverter.asUri(inserted.uri), true);
     if (!editor) return;
-    const line = document.getText().split(/\r?\n/).findIndex((text, index) => index >= place.line && /^def /.test(text));
+    const line = editor.document.getText().split(/\r?\n/).findIndex((text, index) => index > inserted.line && /^def /.test(text));
     editor.selection = new vscode.Selection(line, 0, line, 0);
     editor.revealRange(new vscode.Range(line, 0, line + 8, 0), vscode.TextEditorRevealType.InCenterIfOutsideViewport);
-    if (!library && construction.text.includes('import symbolic_trace')) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
+    if (!library && construction.includes('import symbolic_trace')) void vscode.window.showInformationMessage('The inserted function imports fxlib, which your interpreter does not have. Install it with `pip install fxlens`.');
   }
 
   async save(source: vscode.Uri, choice: Choice, answer: PassAnswer): Promise<void> {
