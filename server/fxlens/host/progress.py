@@ -21,11 +21,15 @@ _OF_A_MODEL = 40  # lowered or timed on request, with a stage for each part or s
 _ANSWERS = ("result", "refused", "failed")
 
 
+def classes_in(text: str) -> int:
+    """The number of classes in a text, by its look."""
+    return len(_CLASS.findall(text))
+
+
 def steps_of(message: Data) -> int:
     """The number of steps whose time the whole job may take, computed from the text, since user code could announce any
     number of steps."""
-    classes = len(_CLASS.findall(str(message["text"])))
-    return _OF_A_FILE + _OF_A_CLASS * classes + (_OF_A_MODEL if "options" in message else 0)
+    return _OF_A_FILE + _OF_A_CLASS * classes_in(str(message["text"])) + (_OF_A_MODEL if "options" in message else 0)
 
 
 class Progress:
