@@ -36,9 +36,7 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.jobs: dict[int, int] = {}  # pid -> job id
-        self.folders: dict[
-            int, str
-        ] = {}  # pid -> folder of its temporary files, or of its jobs' ones
+        self.folders: dict[int, str] = {}  # pid -> folder of its temporary files, or of its jobs' ones
         self.made: list[tuple[str, str]] = []  # folders that ended jobs have made, to be removed
         self.parents: set[str] = set()  # the parent folders of those, for this zygote and its branches
         self.branches: set[int] = set()
