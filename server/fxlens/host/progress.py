@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 
 from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Data, Json
+from fxlens.sources.targets import classes_in
 
 from .outcome import Event, OnEvent
 from .watch import Watch
 
 log = logging.getLogger(__name__)
 
-_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
 _OF_A_CLASS = 6  # constructed at most twice, arguments and inputs searched, traced, graph sent
 _OF_A_FILE = 3
 _OF_A_MODEL = 40  # lowered or timed on request, with a stage for each part or size
 _ANSWERS = ("result", "refused", "failed")
-
-
-def classes_in(text: str) -> int:
-    """The number of classes in a text, by its look."""
-    return len(_CLASS.findall(text))
 
 
 def steps_of(message: Data) -> int:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from fxlens import record
 from fxlens.host.failures import explain
 from fxlens.host.outcome import Outcome, WorkerUnavailable
-from fxlens.host.progress import classes_in
 from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Json
 from fxlens.ipc.request import Request
@@ -267,7 +266,7 @@ async def run(
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
     stack_after, stopped, unjudged = _STACK_AFTER, 0, ""
-    for left in range(classes_in(request.text) + _MORE_PROCESSES, -1, -1):
+    for left in range(targets.classes_in(request.text) + _MORE_PROCESSES, -1, -1):
         if stopped == _MOST_STOPPED or not left:
             unjudged = f"{stopped} others of this file did not end in time" if stopped else "its process ends each time"
         message = request.message(
