@@ -94,6 +94,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     if sys.stdin is None and parsed.command in ("mcp", "serve"):
         print(f"fxlens: {parsed.command} listens to standard input, which is closed", file=sys.stderr)
         return 2
-    orphans.adopt()
+    if parsed.command != "record":  # it starts no workers, and what its program leaves is the system's
+        orphans.adopt()
     with plain_streams():
         return importlib.import_module(f"fxlens.commands.{parsed.command}").run(parsed)

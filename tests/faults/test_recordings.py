@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -96,6 +97,55 @@ def test_a_recording_is_kept_where_its_file_cannot_be_written(
     report(outcome="kept in another file, which is named")
 
 
+def notebook(text: str, picture: str = "") -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": text, "outputs": [picture]}]})
+
+
+CLASS = "class Other:\n    def __init__(self, n): ...\n"
+UNREADABLE = {
+    "half-typed": ("other.py", CLASS + "def f(:\n"),
+    "a byte-order mark": ("other.py", "\ufeff" + CLASS),
+    "no UTF-8": ("other.py", CLASS + "# \udcff\n"),
+    "a notebook with pictures": ("other.ipynb", notebook(CLASS, "A" * (11 << 20))),
+    "a half-typed cell": ("other.ipynb", notebook(CLASS + "def f(:\n")),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_is_known_of_a_file_that_cannot_be_read_now_is_kept(tmp_path: Path, name: str, report):
+    path = folder_with(tmp_path)
+    file, text = UNREADABLE[name]
+    (tmp_path / file).write_text(text, errors="surrogateescape")
+    path.write_text(OTHER.replace("other.py", file))
+    assert run.save(str(path), FOUND, str(tmp_path)) == []
+    assert set(recorded.parse(path.read_text())) == {"net.py::Net", f"{file}::Other"}
+    (tmp_path / file).unlink()
+    assert "the file is gone" in run.save(str(path), FOUND, str(tmp_path))[0]
+    report(outcome="kept until the file is gone")
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, OSError])
+def test_what_could_not_be_saved_is_saved_by_the_next_one(
+    tmp_path: Path, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, report
+):
+    """Ctrl+C between the program's end and the writing of its examples, and a disk that is full."""
+    monkeypatch.setattr(run.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "net.py").write_text(MODEL)
+    program = [sys.executable, "-c", "import net, torch; net.Net()(torch.ones(2, 4))"]
+    monkeypatch.chdir(tmp_path)
+
+    def save(*_: object) -> list[str]:
+        raise raised
+
+    with monkeypatch.context() as fault, pytest.raises(raised):
+        fault.setattr(run, "save", save)
+        run.record(program, ".", recorded.NAME)
+    assert "the next recording with this folder and file saves what was noted" in capfd.readouterr().err
+    assert "1 class saved that" in run.record(["true"], ".", recorded.NAME).notes[0]
+    assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(tmp_path.glob("fxlens-record-*"))
+    report(outcome="saved by the next one, as it says")
+
+
 def test_no_other_file_is_replaced_without_being_asked(tmp_path: Path, report):
     for name, text in (("__init__.py", ""), ("notes.toml", "# mine\n"), ("pyproject.toml", "[project]\nname = 'x'\n")):
         (tmp_path / name).write_text(text)
@@ -155,6 +205,43 @@ def test_the_program_ends_with_its_recording(tmp_path: Path, how: signal.Signals
         assert "1 class saved that a recording had noted before it was killed" in done.stderr
     assert "torch.randn(2, 4)" in (tmp_path / recorded.NAME).read_text() and not list(temporary.iterdir())
     report(outcome="ended with it, what it saw is kept")
+
+
+INTERRUPTED = """import signal, time
+told = []
+signal.signal(signal.SIGINT, lambda *_: told.append(time.monotonic()))
+open("ready", "w").close()
+while len(told) < {times}:
+    time.sleep(0.01)
+time.sleep(0.5)
+open("told", "w").write(str(len(told)))
+"""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_comes_once_and_nothing_is_killed(tmp_path: Path, terminal: bool, report):
+    (tmp_path / "program.py").write_text(INTERRUPTED.format(times=1 if terminal else 2))
+    command = [sys.executable, "-m", "fxlens", "record", "--", sys.executable, "program.py"]
+    pid, master = pty.fork() if terminal else (0, -1)
+    if terminal and not pid:
+        os.chdir(tmp_path)
+        os.execv(command[0], command)
+    process = None if terminal else subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
+    until = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    if process is None:
+        os.write(master, b"\x03")
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.close(master)
+    else:  # to this process alone
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(60)
+    assert (status, (tmp_path / "told").read_text()) == (0, "1" if terminal else "2")
+    report(outcome="passed on where the terminal does not")
 
 
 OF_PYTEST = """import os, signal, sys, tempfile

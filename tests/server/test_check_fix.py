@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 
 from check_command import BROKEN, fxlens
+from fxlens.checking import checker
+from fxlens.checking.checker import Options
+from fxlens.host.launch import Launch
+from fxlens.host.outcome import Outcome
+from fxlens.host.pool import Pool
 
 
 def test_diff_shows_and_fix_applies_the_proven_fixes(tmp_path: Path):
@@ -80,6 +88,28 @@ def test_fix_goes_on_with_the_other_classes_where_one_kills_the_process(tmp_path
     path.write_text(DYING, encoding="utf-8")
     done = fxlens("check", "net.py", "--fix", cwd=tmp_path)
     assert path.read_text(encoding="utf-8") == DYING.replace("x + len(x)", "x + x.shape[0]"), done.stderr
+
+
+def test_fixes_that_are_proven_are_applied_where_the_first_process_is_killed(tmp_path: Path, monkeypatch):
+    path = tmp_path / "net.py"
+    text = DYING[: DYING.index("class Dies")] + DYING[DYING.index("class Lives") :]
+    path.write_text(text, encoding="utf-8")
+    run, killed = Pool.run, []
+
+    async def first_is_killed(pool, message, *arguments, **options):
+        if message["kind"] == "fix_all" and not killed:
+            killed.append(message["known"])
+            return Outcome("exit", -signal.SIGKILL)
+        return await run(pool, message, *arguments, **options)
+
+    async def check() -> None:
+        options = Options(launch=Launch(sys.executable, str(tmp_path)), fix="write")
+        async for _ in checker.check([str(path)], options):
+            pass
+
+    monkeypatch.setattr(Pool, "run", first_is_killed)
+    asyncio.run(check())
+    assert killed[0] and path.read_text(encoding="utf-8") == text.replace("x + len(x)", "x + x.shape[0]")
 
 
 ASSUMES = """import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sysconfig
+import time
 import venv
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from fxlens.host.installed import Installed
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
 from fxlens.mcp.asking import Asking, Folder
-from lsp_client import Client
+from lsp_client import MODEL, Client
+from processes import zygotes
 
 NET = """\
 import torch
@@ -61,6 +63,17 @@ def test_open_documents_follow_what_is_installed(tmp_path: Path, python: Path):
             install(python, version)
             while [each["code"] for each in client.diagnostics(uri)] != CODES[version]:
                 continue
+
+
+def test_the_processes_of_an_interpreter_end_once_no_folder_uses_it(tmp_path: Path, python: Path):
+    with Client(tmp_path, cold=True, environment={"VIRTUAL_ENV": ""}) as client:
+        client.diagnostics(client.open(tmp_path / "net.py", MODEL))
+        (former,) = zygotes(client.pid)
+        python.parents[1].rename(tmp_path / ".venv")
+        deadline = time.monotonic() + 100
+        while former in (left := zygotes(client.pid)) or len(left) != 1:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
 
 
 LEAF = """\

@@ -386,6 +386,10 @@ ALIVE = [
     "import os; os.fork() or (__import__('time').sleep(9), os._exit(0))",
     "import subprocess; subprocess.run(['sleep', '9'])",
     "import sys; sys.setprofile(None)",
+    "import multiprocessing; LOCK = multiprocessing.Lock()",
+    "import multiprocessing; COUNTER = multiprocessing.Value('i', 0)",
+    "TABLE = torch.zeros(3).share_memory_()",
+    "SIZES = open(__file__)",
 ]
 
 
@@ -397,6 +401,21 @@ def test_what_does_not_survive_a_fork_is_not_kept(run):
                 one, other = await both.records(text)
                 assert one == other
             assert both.used == 0, line
+
+    run(test)
+
+
+@pytest.mark.skipif(not FORKS, reason="elsewhere no file is kept")
+def test_a_fork_that_does_not_end_is_the_last_one(run):
+    """It may wait for what an earlier one, which an edit has killed, has left."""
+
+    async def test(both: Both) -> None:
+        await both.records(TEXT)
+        await asyncio.gather(*both.warm.kept._coming.values(), return_exceptions=True)
+        keeper = both.warm.kept._ready[str(both.path)]
+        text = TEXT.replace("    return x * factor", "    while True:\n        pass\n    return x * factor")
+        await trace.run(both.warm, Request(str(both.path), text, str(both.path.parent), limits=Limits(deadline=1.0)))
+        assert both.warm.kept._ready.get(str(both.path)) is not keeper
 
     run(test)
 

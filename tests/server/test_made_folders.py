@@ -121,3 +121,30 @@ def test_edits_that_cancel_traces_leave_nothing(client: Client, workspace: Path)
     while [*(client.root / "runs").glob("*")]:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no file is kept")
+@pytest.mark.parametrize("imports", ["", "import networkx\n"])
+def test_what_ends_a_kept_file_or_the_editor_while_it_is_executed_leaves_nothing(tmp_path: Path, imports: str):
+    """In the zygote, or in a branch of it."""
+    path, made = tmp_path / "train.py", tmp_path / "runs"
+    text = imports + SCRIPT.format(name="a", seconds=1)
+    path.write_text(text)
+
+    def wait(there: bool) -> None:
+        deadline = time.monotonic() + 60
+        while made.exists() is not there:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    with Client(tmp_path) as client:
+        uri = client.open(path)
+        assert client.diagnostics(uri) == []
+        for number in (1, 2):  # the second one is executed in a branch
+            wait(True)  # it is executed to be kept
+            version = client.change(uri, "import re\n" * number + text)
+            assert client.diagnostics(uri, version) == []
+        wait(True)
+        client.change(uri, text + "\n")
+        time.sleep(0.2)
+    wait(False)

@@ -176,6 +176,16 @@ def test_what_was_previewed_is_saved_by_the_process_that_has_it(client: Client, 
     assert jobs_left(client, 0) == 0
 
 
+def test_the_answer_of_a_save_that_is_cancelled_is_not_that_of_the_next(client: Client, stem: str, tmp_path: Path):
+    kept = client.request("fxlens/pass", {"uri": stem, "target": "Stem", "passes": ["dropout"]})["kept"]
+    number = client.start("fxlens/savePass", {"kept": kept, "out": str(tmp_path / "first"), "workDoneToken": "s1"})
+    client.notify("window/workDoneProgress/cancel", {"token": "s1"})
+    answer = client.wait(lambda each: each.get("id") == number and "method" not in each)["result"]
+    assert answer == {"reason": "cancelled"}
+    assert client.request("fxlens/savePass", {"kept": kept, "out": str(tmp_path / "second")}) == {"saved": False}
+    assert jobs_left(client, 0) == 0
+
+
 def test_another_job_ends_what_is_kept_and_cancelling_ends_a_job(client: Client, stem: str):
     asked = {"uri": stem, "target": "Stem", "passes": ["dropout"]}
     first, second = (client.request("fxlens/pass", asked)["kept"] for _ in range(2))

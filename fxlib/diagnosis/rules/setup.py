@@ -69,7 +69,7 @@ of the file could be traced without that statement, unless the statement reads a
         "The trace did not end",
         "error",
         "Importing, constructing or tracing took longer than the deadline, and was stopped. The finding is on the "
-        "line that was running.",
+        "line that was running. After six such classes of a file, the others are not traced any more.",
         example=_one(
             _HEAD + _WAITING.format(ready=False),
             _HEAD + _WAITING.format(ready=True),

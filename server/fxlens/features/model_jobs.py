@@ -101,9 +101,6 @@ class ModelJobs:
         self._stop_timer()
         try:
             return await self._finished(job.ask(request), progress)
-        except asyncio.CancelledError:
-            await self.release()  # its late answer would be mistaken for the next one
-            raise
         finally:
             self._end(progress)
             self._start_timer()

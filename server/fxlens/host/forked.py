@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS = 0.04
 _LOOKS = 20
 _KILL_SECONDS = 8.0  # for a zygote to fork or kill a process
+_CLEAR_SECONDS = 4.0  # for it to clear up after another one
+_CLEAR_LOOK = 0.01
 
 
 @dataclass
@@ -316,6 +318,9 @@ class ForkWorker:
 
     async def close(self) -> None:
         """Ends the zygote and every job in it."""
+        for _, keeper in [*self._keepers]:
+            if keeper.alive:
+                await keeper.close()  # only its own base knows what it leaves
         if self._spare_timer is not None:
             self._spare_timer.cancel()
         spare, self._spare = self._spare, None
@@ -328,6 +333,11 @@ class ForkWorker:
         self._lost()
         if self._process is not None:
             await self._process.end()
+        looks = 0
+        while self.base is not None and self.base.alive and os.path.isdir(self._folder):
+            if (looks := looks + 1) * _CLEAR_LOOK > _CLEAR_SECONDS:
+                break  # otherwise the base's zygote removes it, once it has read what jobs have noted there
+            await asyncio.sleep(_CLEAR_LOOK)
         await asyncio.to_thread(temporary.remove, self._folder)
 
     def log(self) -> str:

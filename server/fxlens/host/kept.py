@@ -122,6 +122,7 @@ class KeptFiles:
             outcome = await file.run(message, limits, on_event)
         if outcome is None:
             self._unfit.add(path)
+        if outcome is None or outcome.end in ("timeout", "overtime"):  # it may wait for what an earlier fork has left
             self._drop(path, file)
         return outcome
 

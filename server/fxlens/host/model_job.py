@@ -44,11 +44,16 @@ class ModelJob:
         return await self._answer()
 
     async def ask(self, request: Data) -> Data:
-        """The answer to a further request.  Raises Failed as ``result`` does, and if the process has ended."""
+        """The answer to a further request.  Raises Failed as ``result`` does, and if the process has ended. Cancelling
+        the task ends the process: its late answer would be taken for the next one."""
         if not self.waits:
             raise Failed("the process of this result has ended")
         self._more.put_nowait(request)
-        return await self._answer()
+        try:
+            return await self._answer()
+        except asyncio.CancelledError:
+            await self.close()
+            raise
 
     @property
     def waits(self) -> bool:

@@ -33,6 +33,7 @@ _TRIES = 3
 """Of a file that may need what an earlier process of it still holds."""
 _OTHERS_SECONDS = 3.0
 _LOOK_SECONDS = 0.01
+_RETIRE_LOOK = 0.2
 
 
 class _Compiler:
@@ -105,6 +106,7 @@ class Pool:
         self.launch, self.slots = replace(launch, ahead=not once), slots
         self._traces = _Slots(max(1, slots), _SLOW_JOBS)
         self._once = once
+        self._jobs = 0
         self._background = _Slots(max(1, slots) if once else 1, _SLOW_BEHIND)
         self._asking = _Slots(1, _SLOW_BEHIND)
         self._worker: ForkWorker | SpawnWorker | None = None
@@ -140,8 +142,12 @@ class Pool:
         """
         message = {**message, "background": (background or captures) and not self._once}
         slots = self._asking if captures else self._background if background else self._traces
-        async with slots.one():
-            return await self._run(message, limits, on_event, captures)
+        self._jobs += 1
+        try:
+            async with slots.one():
+                return await self._run(message, limits, on_event, captures)
+        finally:
+            self._jobs -= 1
 
     async def _run(self, message: Data, limits: Limits, on_event: OnEvent, captures: bool) -> Outcome:
         base = await self.ready(str(message["text"]))
@@ -330,6 +336,14 @@ class Pool:
         """Ends the worker for good: a job that is running then is not retried."""
         self._closed = True
         await self._end()
+
+    async def retire(self) -> None:
+        """Ends the worker for good once its jobs are done."""
+        try:
+            while self._jobs:
+                await asyncio.sleep(_RETIRE_LOOK)
+        finally:
+            await self.close()
 
     async def _end(self) -> None:
         starting, self._starting = self._starting, None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 
 from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Data, Json
+from fxlens.sources.targets import classes_in
 
 from .outcome import Event, OnEvent
 from .watch import Watch
 
 log = logging.getLogger(__name__)
 
-_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
 _OF_A_CLASS = 6  # constructed at most twice, arguments and inputs searched, traced, graph sent
 _OF_A_FILE = 3
 _OF_A_MODEL = 40  # lowered or timed on request, with a stage for each part or size
@@ -24,8 +23,7 @@ _ANSWERS = ("result", "refused", "failed")
 def steps_of(message: Data) -> int:
     """The number of steps whose time the whole job may take, computed from the text, since user code could announce any
     number of steps."""
-    classes = len(_CLASS.findall(str(message["text"])))
-    return _OF_A_FILE + _OF_A_CLASS * classes + (_OF_A_MODEL if "options" in message else 0)
+    return _OF_A_FILE + _OF_A_CLASS * classes_in(str(message["text"])) + (_OF_A_MODEL if "options" in message else 0)
 
 
 class Progress:

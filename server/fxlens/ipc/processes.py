@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import stat
 import sys
 import time
 from typing import Any
@@ -32,7 +33,7 @@ __all__ = [
     "locks_files",
     "memory_of",
     "outlive_parent",
-    "sockets",
+    "shared_by_forks",
     "threads_of",
     "unmapped_memory",
 ]  # fmt: skip
@@ -96,13 +97,21 @@ def unmapped_memory(pid: int) -> int:
     return max(held - _sum(f"/proc/{pid}/status", ("RssShmem:",)), 0) if held else 0
 
 
-def sockets() -> set[str]:
-    """The sockets of this process."""
-    links = []
+def shared_by_forks() -> set[str]:
+    """What forks of this process use together, so that each changes it for the others: sockets, positions in files that
+    are read, and memory, as of multiprocessing's locks."""
+    import fcntl
+
+    found = set()
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            links.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return {link for link in links if link.startswith("socket:")}
+            link = os.readlink(f"/proc/self/fd/{fd}")
+            is_read = fcntl.fcntl(int(fd), fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+            if link.startswith("socket:") or (is_read and stat.S_ISREG(os.fstat(int(fd)).st_mode)):
+                found.add(f"{fd} {link}")
+    with contextlib.suppress(OSError), open("/proc/self/maps") as file:
+        found.update(line for line in file if line.split(" ", 2)[1] == "rw-s")
+    return found
 
 
 def locks_files() -> bool:

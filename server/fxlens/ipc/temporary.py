@@ -105,6 +105,11 @@ def remove(folder: str, seconds: float = 60.0) -> None:
     if not folder:
         return
     remove_tree(folder, seconds)
+    leave(folder)
+
+
+def leave(folder: str) -> None:
+    """Leaves the folder to the next process that looks for those `of_killed` ones."""
     if (lock := _held.pop(folder, None)) is not None:
         os.close(lock)
 

@@ -198,8 +198,13 @@ async def run(
         if outcome.end == "done" or turn.again or parts:  # only that process knew the current first lines
             break
         # A target whose fixes hang or crash is left unchanged; the others continue in a new process.
-        log.warning("fixing all of %s: the process ended at %s", request.path, targets[turn.number]["construct"])
-        known, targets = (), targets[turn.number + 1 :]
+        at = targets[turn.number]["construct"] if turn.begun else "its start"
+        log.warning("fixing all of %s: the process ended at %s", request.path, at)
+        if known and not turn.begun:  # fixes that are proven already are proven again
+            wanted = _with_fixes(record)
+            known, targets = (), [others[name] for name in others if name in wanted]
+        else:
+            known, targets = (), targets[turn.number + 1 :]
     return fixed
 
 
@@ -235,13 +240,14 @@ def _with_texts(request: Request, texts: Mapping[str, str]) -> Request:
 
 
 class _Turn:
-    """The state from one process's events: the current target, whether it is its second turn, and the fixes so far."""
+    """The state from one process's events: the current target, whether it has ``begun`` and is its second turn, and the
+    fixes so far."""
 
     def __init__(self, path: str, count: int) -> None:
         self._path = path
         self._count = count
         self.number = 0
-        self.again = False
+        self.begun = self.again = False
         self.fixed = Fixed()
 
     def take(self, event: Json) -> None:
@@ -249,6 +255,7 @@ class _Turn:
         if kind == "fixing":
             if not 0 <= event["number"] < self._count:
                 raise ValueError("there is no such target")
+            self.begun = True
             self.again = self.again or event["number"] < self.number
             self.number = max(self.number, event["number"])
         elif kind == "fixed":

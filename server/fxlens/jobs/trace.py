@@ -1,7 +1,7 @@
 """The record of a file: every model in it, traced.
 
 The findings of all models are sent first, then the graphs, since the user waits for findings. If a process hangs or
-dies, the current model gets the finding, and the others are traced in a new process.
+dies, the current model gets the finding, and the others are traced in a new process, or at least named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from fxlens.worker import reading, unchanged, user_file
     from fxlens.worker.job import Job
 
-_MOST_PROCESSES = 6
+_MORE_PROCESSES = 6  # than the text has classes, each of which may end one
+_MOST_STOPPED = 6
+"""So many classes may take all of their time; those that are left would make a check wait for hours."""
 _PART_SECONDS = 2.0
 """Seconds after which the models diagnosed so far are shown; the interval doubles each time, so that hundreds of models
 do not cause hundreds of updates."""
@@ -146,6 +148,11 @@ def _judged(
     for each in wanted:
         each.leaf = construct.is_leaf(namespace, each, job.leaf_modules)
     left = [each for each in wanted if each.name not in skip]
+    if reason := job.message.get("unjudged"):
+        for each in left:
+            if not construct.left_out(namespace, each):
+                job.send("target", target=problems.not_judged(job, each, reason))
+        return [], None
     before = _before(job, read, namespace) if kept.is_there() and not skip else unchanged.Nothing()
     with before.watching():
         traced = models.trace_all(job, namespace, left, read.own_device, before)
@@ -258,8 +265,10 @@ async def run(
     """
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
-    stack_after = _STACK_AFTER
-    for _ in range(_MOST_PROCESSES):
+    stack_after, stopped, unjudged = _STACK_AFTER, 0, ""
+    for left in range(targets.classes_in(request.text) + _MORE_PROCESSES, -1, -1):
+        if stopped == _MOST_STOPPED or not left:
+            unjudged = f"{stopped} others of this file did not end in time" if stopped else "its process ends each time"
         message = request.message(
             "trace",
             cursor=request.cursor,
@@ -267,6 +276,7 @@ async def run(
             device=request.device,
             stack_after=stack_after * request.limits.deadline,
             skip=list(gathered.targets),
+            unjudged=unjudged,
         )
 
         def collect(event: Json) -> None:
@@ -294,7 +304,8 @@ async def run(
             stack_after = _STACK_LATE
             gathered.drop_incomplete()
             continue
-        if not gathered.lose(outcome):
+        stopped += outcome.end in ("timeout", "overtime")
+        if not gathered.lose(outcome) or unjudged:
             break
     return gathered.record(pool.hello)
 

@@ -35,7 +35,8 @@ class _Recording:
         from . import run
         from .agent import start
 
-        self.folder, self.path, self.saved = folder, os.path.join(folder, examples.NAME), False
+        self.folder, self.path = folder, os.path.join(folder, examples.NAME)
+        self.tried = self.saved = False
         self.journals = run.journals_for(folder, self.path)
         os.environ.update(
             {k: v for k, v in run.environment(folder, self.journals, 0).items() if os.environ.get(k) != v}
@@ -47,13 +48,16 @@ class _Recording:
 
     def pytest_unconfigure(self) -> None:
         """Also called if no test was run, as with ``--help``, and without a summary: after an internal error."""
-        from fxlens.ipc import temporary
-
+        from . import run
         from .agent import journal
 
-        if not self.saved and journal.read(self.journals):
-            self._save(lambda line, **_: print(line, file=sys.stderr))
-        temporary.remove(self.journals)
+        def say(line: str, **_: Any) -> None:
+            print(line, file=sys.stderr)
+
+        if not self.tried and journal.read(self.journals):
+            self._save(say)
+        if run.put_away(self.journals, self.saved):
+            say("fxlens: the next recording of these tests saves what was noted")
 
     def _save(self, say: Callable[..., None]) -> None:
         from fxlens.sources import recorded as examples
@@ -61,14 +65,16 @@ class _Recording:
         from . import run
         from .agent import journal
 
-        self.saved = True
+        self.tried = True
         notes = run.take_over(self.folder, self.path)
         found = examples.from_facts(journal.read(self.journals), self.folder)
         try:
             notes += run.save(self.path, found, self.folder) if found else []
         except (OSError, ValueError) as error:
+            self.saved = isinstance(error, ValueError)  # in another file
             say(f"fxlens: {error}", red=True)
             return
+        self.saved = True
         if found:
             notes.append(f"{run.classes(len(found))} recorded in {self.path}")
         elif not os.path.isdir(self.journals):

@@ -60,13 +60,13 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
         force: ``output`` may be an empty file of any name.
 
     Raises:
-        OSError: the program cannot be started, or the file cannot be written.
-        ValueError: ``output`` exists and is not a file of examples.
+        OSError: the program cannot be started, or nothing can be written.
+        ValueError: ``output`` exists and is not a file of examples, or cannot be written: then another one is named.
     """
     read(output, ours=force)
     notes = take_over(folder, output)
     journals = journals_for(folder, output)
-    cwd = None
+    cwd, saved = None, False
     try:
         if len(command) > 1 and is_notebook(command[1]):
             cwd = os.path.dirname(os.path.abspath(command[1]))  # as its kernel would
@@ -75,10 +75,15 @@ def record(command: Sequence[str], folder: str, output: str, calls: int = 0, for
         status = _run(list(command), environment(folder, journals, calls), cwd)
         removed = not os.path.isdir(journals)
         facts = journal.read(journals)
+        found = examples.from_facts(facts, folder)
+        notes += save(output, found, folder) if found else []
+        saved = True
+    except ValueError:
+        saved = True
+        raise
     finally:
-        temporary.remove(journals)
-    found = examples.from_facts(facts, folder)
-    notes += save(output, found, folder) if found else []
+        if put_away(journals, saved):
+            print("fxlens: the next recording with this folder and file saves what was noted", file=sys.stderr)
     attached = any(fact.get("event") == "attached" for fact in facts)
     return Recording(status, attached, removed, len(found), notes)
 
@@ -92,6 +97,15 @@ def journals_for(folder: str, output: str) -> str:
     return journals
 
 
+def put_away(journals: str, saved: bool) -> bool:
+    """Removes the folder, or leaves what is not ``saved`` to the next recording; returns whether that is so."""
+    if saved or all(fact.get("event") == "attached" for fact in journal.read(journals)):
+        temporary.remove(journals)
+        return False
+    temporary.leave(journals)
+    return True
+
+
 def take_over(folder: str, output: str) -> list[str]:
     """Saves what killed recordings with the same folder and file have noted; returns remarks."""
     notes = []
@@ -102,7 +116,10 @@ def take_over(folder: str, output: str) -> list[str]:
             found = examples.from_facts(journal.read(journals), folder)
             notes += save(output, found, folder) if found else []
             notes.append(f"{classes(len(found))} saved that a recording had noted before it was killed")
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            notes.append(str(error))
+            continue
+        except ValueError as error:  # what was noted is in another file
             notes.append(str(error))
         temporary.remove(journals)
     return notes
@@ -197,14 +214,7 @@ def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
     process = subprocess.Popen(command, env=env, cwd=cwd, preexec_fn=early)
     before = _pass_on(process)
     try:
-        status = process.wait()
-    except KeyboardInterrupt:
-        # The terminal has interrupted the program, too: it ends in its own time, and its recording is kept.
-        try:
-            status = process.wait(30)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.kill()
-            status = process.wait()
+        status = process.wait()  # after an interrupt, too: it ends in its own time, and its recording is kept
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -212,8 +222,33 @@ def _run(command: list[str], env: dict[str, str], cwd: str | None) -> int:
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> dict[int, Any]:
-    """Forward termination signals to the program, so that its recording is kept. Returns the former handlers."""
+    """Forward signals to the program, so that its recording is kept. Returns the former handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
+    again = False
+
+    def interrupt(number: int, _: object) -> None:
+        nonlocal again
+        if sys.platform != "win32" and (again or not _is_in_front(process.pid)):
+            process.send_signal(number)
+        again = True  # a second one may be meant for this process alone
+
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    return {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in wanted}
+    before = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in wanted}
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    return before
+
+
+def _is_in_front(pid: int) -> bool:
+    """Whether a process is in the foreground of the terminal, which then interrupts it, too."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgid(pid)
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

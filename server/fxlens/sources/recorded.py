@@ -25,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from .files import ERRORS, read_bytes
+from .files import ERRORS, read_source
 from .notebook import python_of
 from .toml_text import quoted
 
@@ -143,7 +143,7 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
     """Examples whose class still exists and accepts these arguments; and a line for each that was dropped."""
     kept: Examples = {}
     dropped = []
-    trees: dict[str, ast.Module | None] = {}
+    trees: dict[str, ast.Module | str | None] = {}
     for key, entries in examples.items():
         file, _, name = key.rpartition("::")
         if file not in trees:
@@ -157,17 +157,22 @@ def without_outdated(examples: Examples, folder: str) -> tuple[Examples, list[st
     return kept, dropped
 
 
-def _tree(path: str) -> ast.Module | None:
+def _tree(path: str) -> ast.Module | str | None:
+    """The tree of a file, or why it has no classes any more; None if it, or a cell of it, cannot be read or parsed
+    now."""
     try:
-        return ast.parse(python_of(path, read_bytes(path).decode("utf-8", "replace"))[0])
+        text, notebook = python_of(path, read_source(path))
+        return None if notebook is not None and notebook.broken else ast.parse(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return "the file is gone"
     except (OSError, *ERRORS):
         return None
 
 
-def _outdated(tree: ast.Module | None, name: str, entry: Example) -> str | None:
-    if tree is None:
-        return "the file is gone or cannot be parsed"
-    if "<locals>" in name:
+def _outdated(tree: ast.Module | str | None, name: str, entry: Example) -> str | None:
+    if isinstance(tree, str):
+        return tree
+    if tree is None or "<locals>" in name:
         return None
     body: Any = tree
     for part in name.split("."):

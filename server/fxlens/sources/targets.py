@@ -51,6 +51,7 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?|[()\[\]{}#]|<-""")
 _MOST_ARROWS = 2
 """The most arrows outside of brackets that are tried as the one before the inputs, since each needs a parse."""
+_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
 _IGNORE = re.compile(r"ignore(\[(?P<codes>[A-Za-z0-9,\s]*)\])?(\s|$)")
 
 
@@ -127,6 +128,11 @@ def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
             continue
         yield prefix + node.name, node
         todo[:0] = [(f"{prefix}{node.name}.", each) for each in node.body]
+
+
+def classes_in(text: str) -> int:
+    """The number of classes in a text, by its look."""
+    return len(_CLASS.findall(text))
 
 
 def has_forward(node: ast.ClassDef) -> bool:

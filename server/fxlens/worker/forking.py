@@ -26,6 +26,7 @@ from . import compiler, huge_pages, isolation, made_folders, process
 _COMMAND_BYTES = 1 << 18
 _CLEARING_SECONDS = 2.0
 _LOOK = 10  # milliseconds between two checks of trackers
+_BRANCH_SECONDS = 0.5  # for a branch to end its own kept files at the end
 _exit = os._exit  # user code may replace it
 
 
@@ -35,7 +36,7 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.jobs: dict[int, int] = {}  # pid -> job id
-        self.folders: dict[int, str] = {}  # pid -> folder of its temporary files
+        self.folders: dict[int, str] = {}  # pid -> folder of its temporary files, or of its jobs' ones
         self.made: list[tuple[str, str]] = []  # folders that ended jobs have made, to be removed
         self.parents: set[str] = set()  # the parent folders of those, for this zygote and its branches
         self.branches: set[int] = set()
@@ -95,7 +96,7 @@ class Zygote:
         elif message["do"] == "branch":
             self.parents.add(message["folder"])
             self.use_huge_pages()
-            self.fork_branch(message["modules"], fds)
+            self.fork_branch(message["modules"], message["folder"], fds)
         elif message["do"] == "keep":
             self.parents.add(message["folder"])
             self.use_huge_pages()
@@ -141,7 +142,7 @@ class Zygote:
             if number == job:
                 processes.kill_job(pid)
 
-    def fork_branch(self, modules: list[str], fds: list[int]) -> None:
+    def fork_branch(self, modules: list[str], folder: str, fds: list[int]) -> None:
         """Forks another zygote with these modules imported."""
 
         def begin() -> Zygote:
@@ -156,7 +157,7 @@ class Zygote:
             branch.say({"hello": {"threads": threads, "memory": resident() - before}})
             return branch
 
-        self.fork_zygote(begin)
+        self.fork_zygote(begin, folder)
 
     def fork_keeper(self, folder: str, fds: list[int]) -> None:
         """Forks another zygote, in which a file is executed and its models are constructed (``kept``): the second
@@ -179,10 +180,10 @@ class Zygote:
             keeper.say({"hello": _keep(request)})
             return keeper
 
-        self.fork_zygote(begin)
+        self.fork_zygote(begin, folder)
 
-    def fork_zygote(self, begin: Callable[[], Zygote]) -> None:
-        """Forks a zygote; ``begin`` sets it up in the child."""
+    def fork_zygote(self, begin: Callable[[], Zygote], folder: str) -> None:
+        """Forks a zygote; ``begin`` sets it up in the child. Its jobs have their folders in ``folder``."""
         parent = os.getpid()
         try:
             pid = os.fork()
@@ -190,6 +191,7 @@ class Zygote:
             return  # the closed socket tells the server
         if pid:
             self.branches.add(pid)
+            self.folders[pid] = folder
             return
         try:
             self.become_child(parent)
@@ -256,7 +258,12 @@ class Zygote:
 
     def end_all(self) -> None:
         last = {*self.jobs, *self.branches}
-        for pid in last:
+        for pid in self.jobs:
+            processes.kill_job(pid)
+        until = time.monotonic() + _BRANCH_SECONDS
+        while any(map(_is_running, self.branches)) and time.monotonic() < until:  # their sockets are closed, too
+            time.sleep(_LOOK / 1000)
+        for pid in self.branches:
             processes.kill_job(pid)
         for pid in last:  # the children of one are adopted by this process at its end
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -269,13 +276,20 @@ class Zygote:
             time.sleep(_LOOK / 1000 if self.trackers else 0)
         self.end_strays()
         for folder in self.parents:
+            self.made = made_folders.remove([*self.made, *made_folders.noted_below(folder)])
             temporary.remove(temporary.ours(folder))
 
     def remove_folder(self, pid: int) -> None:
         # A folder that takes longer is removed with the parent folder; otherwise the next job would wait.
         if folder := self.folders.pop(pid, ""):
-            self.made = made_folders.remove([*self.made, *made_folders.noted_by(folder)])
+            noted = made_folders.noted_below if folder in self.parents else made_folders.noted_by
+            self.made = made_folders.remove([*self.made, *noted(folder)])
             temporary.remove(folder, _CLEARING_SECONDS)
+
+
+def _is_running(child: int) -> bool:
+    """Whether a child has not ended; it is not reaped."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def _keep(request: Json) -> Data:

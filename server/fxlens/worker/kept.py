@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fxlens.ipc.processes import children_of, locks_files, sockets
+from fxlens.ipc.processes import children_of, locks_files, shared_by_forks
 from fxlens.ipc.protocol import Json
 from fxlens.sources import parsing
 from fxlens.sources.files import changed_since, state_of, without_content
@@ -102,7 +102,7 @@ def prepare(message: Json) -> None:
     from fxlib.diagnosis.engine.instrument import Instrumentation
     from fxlib.diagnosis.fixes.loaded import Loaded
 
-    began, before = time.time_ns(), sockets()
+    began, before = time.time_ns(), shared_by_forks()
     job = _Silent(message)
     tree = ast.parse(job.text)
     targets = candidates.find(job, tree).targets
@@ -133,8 +133,8 @@ def prepare(message: Json) -> None:
         raise NotKept("it was not executed from its text")
     if children_of(os.getpid()):
         raise NotKept("its code has started processes")
-    if sockets() != before or locks_files():
-        raise NotKept("its code holds a port or a lock, which other jobs of the file need")
+    if shared_by_forks() - before or locks_files():
+        raise NotKept("its code holds a port, a lock, an open file or memory, which other jobs of the file need")
     files = user_file.states(known, job.path)
     unread = {*job.overlays, *(path for path in user_file.looked_for() if files.get(path) is None)}
     unread.update(filter(without_content, files))

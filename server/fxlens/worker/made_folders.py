@@ -72,6 +72,15 @@ def noted_by(job: str) -> list[tuple[str, str]]:
     return [pair for pair in zip(parts[::2], parts[1::2], strict=False) if is_within(pair[1], pair[:1])]
 
 
+def noted_below(parent: str) -> list[tuple[str, str]]:
+    """What the jobs of a zygote have noted in the folders below its own."""
+    try:
+        jobs = os.listdir(parent)
+    except OSError:
+        return []
+    return [pair for job in jobs for pair in noted_by(os.path.join(parent, job))]
+
+
 def remove(made: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Remove these folders, each given with its workspace, where they are empty. Returns those of workspaces in which a
     file is executed now."""

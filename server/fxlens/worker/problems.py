@@ -66,6 +66,13 @@ def not_constructed(job: Job, namespace: Any, target: Target, error: construct.C
     return record.finding("FX302", "hint", text, name_span(job, target), target=target.name, data=data)
 
 
+def not_judged(job: Job, target: Target, reason: str) -> record.Target:
+    """A class that no process is started for any more."""
+    span, text = name_span(job, target), f"{target.name} was not judged: {reason}"
+    found = record.finding("FX304", "error", text, span, target=target.name)
+    return {**record.target(target.name, span, "failed", text), "findings": [found]}
+
+
 def inputs_do_not_fit(job: Job, target: Target, error: example_inputs.CannotUseInputs) -> Finding:
     line = error.source.line
     span = positions.span_of_line(job.text, job.path, line) if line else name_span(job, target)

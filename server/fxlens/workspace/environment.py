@@ -188,8 +188,12 @@ class Environment:
             each.update(path, text)
 
     def leave_but(self, folders: set[str | None]) -> list[Pool | Knowledge]:
-        """Returns what to close: pools that no folder uses any more, or uses with another number of jobs, and indexes
-        of removed folders."""
+        """Returns what to close: unused pools, and indexes of removed folders."""
+        gone = [each for each in self._knowledge if each not in self._settings and each not in folders]
+        return [*self.unused(folders), *map(self._knowledge.pop, gone)]
+
+    def unused(self, folders: set[str | None]) -> list[Pool]:
+        """Returns pools to close: those that no folder uses any more, or uses with another number of jobs."""
         # Every workspace folder has settings.
         wanted = {self.launch(folder) for folder in {*folders, *self._settings}}
         ended = [
@@ -197,8 +201,7 @@ class Environment:
             for launch, pool in self.pools.items()
             if launch not in wanted or pool.slots != self.settings(launch.folder).jobs
         ]
-        gone = [each for each in self._knowledge if each not in self._settings and each not in folders]
-        return [*map(self.pools.pop, ended), *map(self._knowledge.pop, gone)]
+        return [*map(self.pools.pop, ended)]
 
     async def close(self) -> None:
         """Closes for good: later requests, such as from a task that has just been woken, start nothing."""

@@ -45,6 +45,8 @@ class Interpreters:
             if (now := self._environment.pool(folder)) is not pool:
                 pool, known, last = now, None, None
                 self._trace(folder)  # the interpreter was created, or is back
+                for each in self._environment.unused({*self._watched}):
+                    self._tasks.start(each.retire())
             elif pool.installed is not None:
                 known = known or pool.installed.state
                 found = await asyncio.to_thread(pool.installed.look)

@@ -387,6 +387,7 @@ class Refreshing:
 
         try:
             pool, request = self._files.environment.pool(document.folder), self._files.request(document)
+            self._interpreters.watch(document.folder)  # from here on: another one may come while this is traced
             record = await trace.run(pool, request, diagnosed, first, judged)
             learn()
         finally:
@@ -440,7 +441,6 @@ class Refreshing:
             found += [each for each in document.without_running() if each["code"] not in codes]
         # Without an interpreter, none of the shown results is valid any more.
         gone = "FX309" in codes and not self._files.environment.pool(document.folder).hello
-        self._interpreters.watch(document.folder)
         if not unusable or document.record is None or gone:
             document.keep(record, document.text, document.version, began)
         self.show(document, found, record)

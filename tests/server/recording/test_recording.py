@@ -180,6 +180,18 @@ def test_interrupted_and_ended_after_some_calls(workspace):
     assert len(recorded(workspace)) == 3
 
 
+def test_what_the_program_leaves_is_not_adopted(workspace):
+    """Nobody would wait for its end, so that the program saw it for ever."""
+    (workspace / "train.py").write_text(
+        "import os, time\ncommand = os.getppid()\nif not os.fork():\n    own = os.getpid()\n    if not os.fork():\n"
+        "        while os.getppid() == own:\n            time.sleep(0.01)\n"
+        "        open('adopted', 'w').write(str(os.getppid() == command))\n    os._exit(0)\nos.wait()\n"
+        "while not os.path.exists('adopted') or not open('adopted').read():\n    time.sleep(0.01)\n"
+    )
+    record(workspace)
+    assert (workspace / "adopted").read_text() == "False"
+
+
 def test_what_cannot_be_written_is_left_out_of_a_construction():
     """Else its calls would be those of a construction that can."""
     gone = weakref.proxy(type("Gone", (), {})())
@@ -313,7 +325,8 @@ NOTEBOOK = [
     "def broken(:",
     "import asyncio\nawait asyncio.sleep(0)\nget_ipython()\nwidth = len('abcd')\nfor n in (2, 3):\n"
     "    Cell(Act, width).eval()(torch.randn(n, width))\nNet(1, dim=width)",
-    "display(width)\nraise ValueError('the end')",
+    "from multiprocessing import get_context\nchild = get_context('spawn').Process(target=str)\n"
+    "child.start(), child.join()\ndisplay(width - child.exitcode)\nraise ValueError('the end')",
     "open('ran', 'w')",
 ]
 
@@ -327,7 +340,7 @@ def test_the_cells_of_a_notebook_are_run_in_their_order(workspace):
     for program in (["deep/study.ipynb"], [sys.executable, "deep/study.ipynb"]):
         done = record(workspace, program=program, env=environment)
         assert done.returncode == 1 and done.stdout == "4\n", done.stderr
-        at = f'File "{path}, cell 7", line 2, in <module>\n    raise ValueError'
+        at = f'File "{path}, cell 7", line 5, in <module>\n    raise ValueError'
         assert at in done.stderr and "ValueError: the end" in done.stderr and not (workspace / "deep" / "ran").exists()
         assert "fxlens: cell 5 was not run: Python cannot parse it\n" in done.stderr
         assert f"fxlens: 4 classes recorded in {examples.NAME}\n" in done.stderr and "dropped" not in done.stderr

@@ -22,7 +22,8 @@ def run(cells: str, notebook: str) -> None:
     sys.argv, sys.path[0] = [notebook], ""
     os.environ.setdefault("MPLBACKEND", "agg")  # do not open windows
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    main.__dict__.update(__file__=notebook, display=print, get_ipython=lambda: None)
+    # A kernel's has no `__file__`, which processes that are spawned would execute. VS Code gives the path this name.
+    main.__dict__.update(__vsc_ipynb_file__=notebook, display=print, get_ipython=lambda: None)
     compiled = codeop.Compile()  # future imports stay in effect
     compiled.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     loop: asyncio.AbstractEventLoop | None = None

@@ -224,9 +224,15 @@ def main_module() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name:
         return str(spec.name).removesuffix(".__main__")
-    path = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    path = file_of("__main__")
     stem = path.replace("\\", "/").rpartition("/")[2].removesuffix(".py")
     return stem if stem.isidentifier() or stem.endswith(".ipynb") else ""
+
+
+def file_of(module: str) -> str:
+    """The file of a module, or the notebook whose cells it has; empty if there is none."""
+    found = sys.modules.get(module)
+    return getattr(found, "__file__", None) or getattr(found, "__vsc_ipynb_file__", None) or ""
 
 
 def tensor(value: Any) -> str | None:

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .describe import Description
+from .describe import Description, file_of
 from .journal import Journal
 
 _CONSTRUCTIONS, _CALLS = 6, 12
@@ -142,7 +142,7 @@ class Recorder:
             note(*arguments)
 
     def _watch(self, cls: type) -> Watched | None:
-        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        file = file_of(cls.__module__)
         path = os.path.realpath(file) if file else ""
         ours = (
             path.startswith(self.folder) and not path.startswith(self._installed) and path.endswith((".py", ".ipynb"))
