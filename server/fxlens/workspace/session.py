@@ -193,7 +193,7 @@ class Session:
 
     def _learn_all(self) -> None:
         for document in self.documents.values():
-            if document.known is not None:
+            if document.learning is not None:  # its first answer may be from before
                 self._refreshing.learn(document)
 
     def open_file_changed(self, path: str) -> None:
