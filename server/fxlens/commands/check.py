@@ -22,7 +22,7 @@ from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS
 from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
-from fxlens.config.settings import CAPTURES
+from fxlens.config.settings import CAPTURES, Settings
 from fxlens.sources.paths import is_within, relative
 from fxlens.views.fixes import only_assumed
 from fxlens.views.terminal import Unwritten, exact, one_line, or_unwritten, printable
@@ -303,12 +303,10 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         cache=None if arguments.no_cache else Cache(launch),
         jobs=arguments.jobs,
         limits=options.limits(arguments),
-        select=arguments.select,
-        ignore=arguments.ignore,
+        settings=Settings(select=arguments.select, ignore=arguments.ignore, captures=arguments.captures),
         verify=not arguments.quick,
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
-        captures=arguments.captures,
         light=arguments.format != "html",  # the page shows drawings
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",
