@@ -6,6 +6,7 @@ import * as vscode from 'vscode';
 import { fileOf, sourceHere, sourceOf } from '../code/addresses';
 import { GeneratedDocuments } from '../code/documents';
 import { editorOfFile } from '../code/show';
+import { NOT_RUNNING } from '../lacks';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { EXPORTS, type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
@@ -18,7 +19,6 @@ import { linesOf, nodesAt } from './places';
 import { reveal } from './reveal';
 
 const NO_FILE = 'Open a Python file or a notebook that defines a PyTorch module to see its graph.';
-const NOT_RUNNING = 'The FX Lens server is not running.';
 
 export class GraphSession implements vscode.Disposable {
   private readonly subscriptions: vscode.Disposable[] = [];
