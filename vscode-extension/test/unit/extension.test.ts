@@ -79,6 +79,11 @@ describe('starting', () => {
     expect(tasks.executed).toEqual([]);
   });
 
+  it('offers every command on a model in notebooks, too', () => {
+    const without = manifest.contributes.menus.commandPalette.filter(({ when }) => /editorLangId/.test(when) && !/notebookType/.test(when));
+    expect(without.map(({ command }) => command)).toEqual([]);
+  });
+
   it('says once that no server runs, not that the file has no models', async () => {
     slow.start = Promise.reject(new Error('no server'));
     state.activeDocument = { uri: { scheme: 'file', toString: () => 'file:///net.py' }, languageId: 'python' };
