@@ -152,7 +152,7 @@ SERVER_BELOW = {
         "record", "not_judged", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "rules",
         "syntax",
     ),
-    "mcp": ("record", "rules", "sources", "checking", "views", "host", "ipc", "index", "syntax"),
+    "mcp": ("record", "rules", "sources", "config", "checking", "views", "host", "ipc", "index", "syntax"),
     "testing": ("record", "sources", "config", "checking", "worker (late)"),
     "features": (
         "record", "not_judged", "answers", "sources", "config", "ipc", "overlays", "views", "host", "jobs", "passes",

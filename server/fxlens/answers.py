@@ -98,7 +98,10 @@ class GraphView(TypedDict):
 
 
 class GraphAnswer(TypedDict):
+    """``trace`` identifies the trace that made the graph."""
+
     view: GraphView
+    trace: float | None
     version: int | None
     places: Places
 
@@ -288,12 +291,12 @@ class StagesResult(ModelResult):
 
 
 class ModelAnswer(TypedDict):
-    """The answer to ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate`` and ``fxlens/stages``: the result, without
-    ``located``."""
+    """The answer to ``fxlens/lower``, ``fxlens/bench``, ``fxlens/estimate``, ``fxlens/stages`` and ``fxlens/values``:
+    the result, without ``located``, and the trace of the text that was run; None if that was not traced yet."""
 
     result: Mapping[str, object]
     places: Places
-    version: int | None
+    trace: float | None
 
 
 Tone = Literal["good", "partly", "bad", "none"]

@@ -186,8 +186,13 @@ def test_what_is_not_trusted_is_only_read(tmp_path: Path, tmp_path_factory: pyte
         for tool in ("fix", "capture", "graph", "shapes", "cost", "lower"):
             assert "is not trusted" in asked(client, tool, file="net.py"), tool
         assert not (tmp_path / "net.py.ran").exists()
+        with client.lent(ignore=["FX101"]):
+            assert codes(asked(client, "diagnose", file="net.py")) == []
         client.notify("fxlens/trusted", {})
         assert asked(client, "diagnose", file="net.py")["models"] and (tmp_path / "net.py.ran").exists()
+        with client.lent(severity={"FX101": "info"}):
+            (found,) = asked(client, "diagnose", file="net.py")["findings"]
+            assert found["severity"] == "info"
         # What lies outside of the workspace is not part of what the user trusts.
         assert codes(asked(client, "diagnose", file=str(outside))) == ["FX101"]
         assert "Open it in the workspace first" in asked(client, "graph", file=str(outside))

@@ -232,6 +232,16 @@ def test_a_script_that_raises_gives_its_classes(checked):
     assert "not compiled with CUDA" in found["message"] and "traced without it" in found["message"]
 
 
+def test_a_statement_that_was_skipped_is_marked_itself_and_not_what_it_calls(tmp_path):
+    text = "class Net(nn.Module):\n    def forward(self, x):\n        return x if x.sum() > 0 else -x\n\n\n"
+    (tmp_path / "net.py").write_text(f"{IMPORTS}{text}graph = torch.fx.symbolic_trace(Net())\n")
+    (found,) = [each for each in findings(run(tmp_path), "net.py") if each["code"] == "FX301"]
+    lines = (tmp_path / "net.py").read_text().splitlines()
+    marked = [lines[each["range"]["start"]["line"]].strip() for each in (found, found["related"][0])]
+    assert marked == ["graph = torch.fx.symbolic_trace(Net())", "return x if x.sum() > 0 else -x"]
+    assert found["related"][0]["message"] == "Raised here"
+
+
 def test_an_import_that_fails_names_the_line_of_the_workspace_and_not_of_python(checked):
     (found,) = findings(checked, "settings/net.py")
     assert (found["code"], found["severity"]) == ("FX311", "warning") and "mutable default" in found["message"]

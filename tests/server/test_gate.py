@@ -375,11 +375,22 @@ def test_the_environment_of_a_hook_is_not_the_users(tmp_path: Path, monkeypatch:
     assert launch.find_python("", None) == str(users / "bin" / "python3")
 
 
+def test_what_init_finds_nothing_for_is_said(project: Path):
+    (project / "lost.py").write_text(
+        BROKEN.replace("def forward", "def __init__(self):\n        0 / 0\n\n    def forward")
+    )
+    done = fxlens("init", ".", cwd=project)
+    assert done.returncode == 0 and done.stderr.splitlines()[-1].endswith("1 without: 1 cannot be constructed"), done
+    done = fxlens("init", ".", "--python", "nowhere/python", cwd=project)
+    assert (done.returncode, done.stdout) == (2, "[tool.fxlens.targets]\n")
+    assert "nowhere/python" in done.stderr and "--python PATH names the interpreter" in done.stderr
+
+
 def test_the_steps_of_the_github_action(project: Path):
     """The commands of ``action.yml`` as a runner runs them, with its inputs filled in."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     given = {name: each["default"] for name, each in action["inputs"].items()}
-    given |= {"paths": "src", "arguments": "--quick --ignore FX120", "sarif": "found.sarif"}
+    given |= {"paths": "src\n", "arguments": "--quick\n--ignore FX120\n", "sarif": "found.sarif"}
     given["python"] = warm_fxlens()[0]
     steps = {step.get("name", step.get("uses")): step for step in action["runs"]["steps"]}
     for step in steps.values():

@@ -86,8 +86,8 @@ def test_off_is_off_and_comments_silence(shared: Client, folder: Path) -> None:
             client.wait(has_hint, 3)
 
 
-def opened(client: Client, path: Path) -> str:
-    path.write_text(MODEL)
+def opened(client: Client, path: Path, text: str = MODEL) -> str:
+    path.write_text(text)
     uri = client.open(path)
     client.request("fxlens/record", {"uri": uri})
     return uri
@@ -244,6 +244,23 @@ def test_values_say_where_they_stop_being_finite(shared: Client, folder: Path) -
     assert answer["result"]["first"] == "log" and answer["places"]["log"][0]["range"]["start"]["line"] == LINE
     assert ranges["log"]["low"] is None and ranges["log"]["infinities"] == ranges["log"]["count"]
     assert ranges["mul"]["nans"] == ranges["mul"]["count"]
+
+
+def test_values_belong_to_one_trace_of_a_text(shared: Client, folder: Path) -> None:
+    block, other = folder / "block.py", "class Scale(nn.Module):\n    def forward(self, x):\n        return x * 9.0\n"
+    block.write_text("from torch import nn\n\n\n" + other)
+    main = MODEL.replace("from torch import nn", "from torch import nn\nfrom block import Scale")
+    main = main.replace("nn.Linear(8, 8)", "Scale()")
+
+    with shared.lent(deadline=30) as client:
+        uri, imported = opened(client, folder / "net.py", main), opened(client, block, block.read_text())
+        before = after = client.request("fxlens/graph", {"uri": uri, "target": "Net"})
+        ran = client.request("fxlens/values", {"uri": uri, "target": "Net"}, timeout=120)
+        client.change(imported, block.read_text().replace("9.0", "0.5"))
+        while after["trace"] == before["trace"]:  # the same text, but what it imports is another
+            client.wait(lambda each: each.get("method") == "fxlens/recordChanged" and each["params"]["uri"] == uri)
+            after = client.request("fxlens/graph", {"uri": uri, "target": "Net", "now": True})
+    assert ran["trace"] == before["trace"] and before["version"] == after["version"]
 
 
 @pytest.mark.parametrize(("value", "wanted"), [

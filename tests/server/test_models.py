@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from fxlens import answers
+from fxlens.config.settings import SEVERITIES
 from lsp_client import MODEL, Client
 from processes import descendants, gone
 from test_notebooks import notebook
@@ -25,6 +27,26 @@ class Branch(nn.Module):
         if x.sum() > 0:
             x = x + 1
         return x
+"""
+
+
+PARTS = """from torch import nn
+
+
+class Inner(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        return len(x) * x
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x)
 """
 
 
@@ -80,6 +102,28 @@ def test_a_class_of_a_notebook_is_in_its_cell(client: Client):
     assert (row["name"], row["place"], row["cell"], row["line"]) == ("Branch", "study.ipynb:cell 3:2", 3, 1)
     (problem,) = row["problems"]
     assert (problem["place"], problem["cell"], problem["line"]) == ("study.ipynb:cell 3:4", 3, 3)
+
+
+@pytest.mark.parametrize(("folder", "settings", "configuration"), [
+    ("off", {"severity": {"FX101": "off"}}, ""),
+    ("all", {"scope": "meant"}, 'scope = "all"\n'),
+    ("watched", {"scope": "meant", "watch": ["watched/net.py::Outer"]}, ""),
+    ("graded", {"scope": "meant"}, "[severity]\nFX120 = 'info'\n"),
+])  # fmt: skip
+def test_the_table_says_what_the_problems_say(client: Client, folder: str, settings: dict, configuration: str):
+    own = client.root / folder
+    own.mkdir()
+    (own / "fxlens.toml").write_text(configuration)
+    (own / "net.py").write_text(PARTS)
+    try:
+        with client.lent(**settings):
+            problems = client.diagnostics(client.open(own / "net.py"))
+            rows = [row for row in client.request("fxlens/models", {})["rows"] if row["place"].startswith(f"{folder}/")]
+    finally:
+        shutil.rmtree(own)
+    shown = {(each["code"], SEVERITIES[each["severity"] - 1]) for each in problems}
+    assert {(each["code"], each["severity"]) for row in rows for each in row["problems"]} == shown and rows
+    assert len(shown) == (1 if "severity" in settings else 2)
 
 
 def test_rows_are_sent_as_files_are_done_where_the_client_wants_them_so(client: Client):

@@ -12,6 +12,7 @@ import pytest
 from check_command import fxlens
 from fxlens.checking.cache import Cache
 from fxlens.checking.checker import Options, Surroundings, check_files
+from fxlens.config.settings import Settings
 from fxlens.host.launch import Launch
 from fxlens.host.outcome import Outcome, WorkerUnavailable
 from fxlens.host.pool import Pool
@@ -123,7 +124,7 @@ def test_a_record_that_lacks_the_results_of_a_job_is_not_kept(tmp_path: Path):
     path.write_text(MODEL)
 
     async def check(pool: Pool, cache: Cache) -> list[str]:
-        options = Options(pool.launch, cache=cache, lowering=True, captures=("fx", "export"))
+        options = Options(pool.launch, cache=cache, lowering=True, settings=Settings(captures=("fx", "export")))
         around = Surroundings()
         try:
             return [

@@ -19,8 +19,14 @@ let lens: Lens | undefined;
 export function activate(context: vscode.ExtensionContext): void {
   const current = new Lens(context);
   lens = current;
-  const followInterpreter = async () => {
-    context.subscriptions.push(await onInterpreterChange(() => current.settingsChanged()), onEnvironmentMade(() => void current.settingsChanged()));
+  /** Waits for nothing: the Python extension may take long to activate, or fail. */
+  const followInterpreter = () => {
+    const changed = () => void current.settingsChanged();
+    context.subscriptions.push(onEnvironmentMade(changed));
+    onInterpreterChange(changed).then(
+      each => context.subscriptions.push(each),
+      error => current.logger.warn(`The interpreter of the Python extension is not followed: ${String(error)}`),
+    );
   };
   context.subscriptions.push(
     current,
@@ -34,7 +40,7 @@ export function activate(context: vscode.ExtensionContext): void {
     ...registerModels(context, current),
     ...registerAgents(current, context.extension.packageJSON.contributes.languageModelTools.map((tool: { name: string }) => tool.name)),
     vscode.workspace.onDidGrantWorkspaceTrust(async () => {
-      await followInterpreter();
+      followInterpreter();
       await current.trustGranted();
     }),
     // Right after trust is granted the settings still have their restricted values; the final ones arrive here.
@@ -43,7 +49,7 @@ export function activate(context: vscode.ExtensionContext): void {
       else if (event.affectsConfiguration(SECTION)) await current.settingsChanged();
     }),
   );
-  if (vscode.workspace.isTrusted) followInterpreter().catch(error => current.logger.warn(`The interpreter is not followed: ${String(error)}`));
+  if (vscode.workspace.isTrusted) followInterpreter();
   void current.start();
 }
 

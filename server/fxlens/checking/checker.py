@@ -11,8 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from fxlens.config import selection
+from fxlens.config import choices, selection
 from fxlens.config.project import Project
+from fxlens.config.settings import Settings
 from fxlens.host.knowledge import Knowledge
 from fxlens.host.launch import Launch
 from fxlens.host.pool import Pool
@@ -26,7 +27,7 @@ from fxlens.sources.known import Known
 from fxlens.sources.notebook import Notebook, line_of, module_path, python_of
 from fxlens.sources.parsing import syntax_problem, without_magics
 from fxlens.sources.paths import is_below, is_within, key
-from fxlens.sources.roles import SCOPES, Said
+from fxlens.sources.roles import Said
 from fxlens.syntax import analyse
 from fxlens.views import quantities
 from fxlens.views.coverage import unjudged
@@ -132,22 +133,20 @@ class Checked:
 
 @dataclass(frozen=True)
 class Options:
-    """How files are checked.  ``select``, ``ignore`` and ``severity`` extend each project's configuration. With
-    ``verify`` fixes are traced again and compared with eager, for each finding until one is proven; with ``every`` all
-    of them."""
+    """How files are checked.  Of ``settings`` those of findings and classes count, together with each project's
+    configuration. With ``verify`` fixes are traced again and compared with eager, for each finding until one is proven;
+    with ``every`` all of them."""
 
     launch: Launch
     jobs: int = 1
     limits: Limits = field(default_factory=Limits)
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
     verify: bool = True
     every: bool = False
     cache: Cache | None = None
     light: bool = False  # keep no graphs in the results
-    scope: str = ""  # which classes have findings of full severity; empty: the project's setting
+    scope: str = ""  # which classes have findings of full severity, whatever the project and the settings say
     lowering: bool = False  # also obstacles to lowering; naming rules FX4 turns it on
-    captures: tuple[str, ...] = ()  # those that count; empty: those of each project, otherwise torch.fx
     fix: str = ""  # "diff": show the changes of proven fixes; "write": apply them
     unsafe: bool = False  # also fixes that assume what the code does not say
     accepted: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)  # codes and lines of a baseline
@@ -282,13 +281,7 @@ async def check_file(
     ``given`` is an unsaved text; ``asked`` is called once ``around`` may change."""
     absolute = os.path.abspath(path)
     project = around.project(os.path.dirname(absolute))
-    chosen = selection.Selection(
-        select=options.select or project.select,
-        ignore=options.ignore + project.ignore,
-        severity=project.severity,
-        captures=options.captures or project.captures or ("fx",),
-        accepted=options.accepted.get(key(absolute), ()),
-    )
+    chosen = choices.selection(options.settings, project, options.accepted.get(key(absolute), ()))
     record = empty_record(absolute)
     text, fixed = "", fix_all.Fixed()
     patches: Mapping[str, bytes] = {}
@@ -312,7 +305,7 @@ async def check_file(
             request = replace(request, limits=options.limits)
             if asked is not None:
                 await asked()
-            lowering = options.lowering or records.asks_for_lowering(options, project)
+            lowering = options.lowering or records.asks_for_lowering(chosen)
             said = _said(request, options, project)
             record = await records.record_of(pool, request, options, lowering, chosen.captures, said)
             if options.fix and notebook is None:
@@ -355,10 +348,10 @@ def _files_with_fixes(record: Record) -> list[str]:
 
 
 def _said(request: Request, options: Options, project: Project) -> Said:
-    written = targets.written(request.text) | request.config_targets.keys()
-    scope = options.scope or project.scope or SCOPES[0]
     # An error must not become a warning because nobody could say who captures the class.
-    return Said(cast(dict[str, Known], request.known), written, scope=scope if request.indexed else "all")
+    scope = options.scope if request.indexed else "all"
+    known, written = cast(dict[str, Known], request.known), targets.written(request.text)
+    return choices.said(options.settings, project, request.path, options.launch.folder, known, written, scope=scope)
 
 
 def _not_indexed(folder: str | None) -> str:

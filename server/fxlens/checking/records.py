@@ -16,7 +16,7 @@ from fxlens.sources.files import began_now
 from fxlens.sources.roles import Said
 
 if TYPE_CHECKING:
-    from fxlens.config.project import Project
+    from fxlens.config.selection import Selection
 
     from .checker import Options
 
@@ -32,7 +32,8 @@ async def record_of(
     """The record with checked fixes, from the cache if nothing has changed. Classes that are not known to be captured
     are skipped, since their obstacles are not shown. A record is kept only if every job came to its end."""
     captures = [each for each in captures if each != "fx"]
-    asked = (options.verify, lowering, [*captures, said.scope if said else "", str(options.every)])
+    asked_of = [said.scope, *sorted(said.watched)] if said else [""]
+    asked = (options.verify, lowering, [*captures, *asked_of, str(options.every)])
     record = options.cache.get(request, *asked) if options.cache else None
     if record is not None:
         return record
@@ -63,8 +64,8 @@ async def record_of(
     return record
 
 
-def asks_for_lowering(options: Options, project: Project) -> bool:
-    named = [*(options.select or project.select), *(code for code, grade in project.severity.items() if grade != "off")]
+def asks_for_lowering(chosen: Selection) -> bool:
+    named = [*chosen.select, *(code for code, grade in chosen.severity.items() if grade != "off")]
     return any(code.startswith("FX4") for code in named)
 
 

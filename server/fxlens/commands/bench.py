@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--layers",
-        type=int,
+        type=options.count,
         default=10,
         metavar="N",
         help="how many of the slowest layers to list (default 10)",

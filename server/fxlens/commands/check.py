@@ -22,12 +22,12 @@ from fxlens.checking.files import CannotCheck, python_files
 from fxlens.checking.formats import FORMATS
 from fxlens.config.project import is_configuration
 from fxlens.config.selection import Selection
-from fxlens.config.settings import CAPTURES
+from fxlens.config.settings import CAPTURES, Settings
 from fxlens.sources.paths import is_within, relative
 from fxlens.views.fixes import only_assumed
 from fxlens.views.terminal import Unwritten, exact, one_line, or_unwritten, printable
 
-from . import options
+from . import options, remarks
 from .progress import Count
 
 
@@ -168,7 +168,9 @@ def _report(results: Iterable[Checked], arguments: argparse.Namespace, known: Ba
         nonlocal failed, not_run, assumed
         for result in by_links.once(results):
             not_run = not_run or result.not_checked
-            _say_beside(result, arguments.fix, said)
+            remarks.say(result, said)
+            if arguments.fix:
+                _say_fixed(result)
             yield result
             failed = failed or result.failed
             assumed += sum(map(only_assumed, result.shown))
@@ -238,17 +240,8 @@ def _show_patches(results: Iterable[Checked]) -> None:
                 exact(sys.stdout).buffer.write(part)
 
 
-def _say_beside(result: Checked, fixing: bool, said: set[str]) -> None:
-    """Print a file's remarks to standard error, except those already ``said`` for another file, such as about their
-    configuration."""
-    notes = [*result.record["notes"]]
-    if any(each["code"] == "FX309" for each in result.record["findings"]):
-        notes.append("--python PATH names the interpreter that has torch and what the models need")
-    for note in notes:
-        if note not in said:
-            print(f"fxlens: {one_line(note)}", file=sys.stderr)
-            said.add(note)
-    for fix in result.fixed.applied if fixing else ():
+def _say_fixed(result: Checked) -> None:
+    for fix in result.fixed.applied:
         changed = ", ".join(one_line(relative(path)) for path in fix["files"])
         print(f"{changed}: fixed: {fix['title']}", file=sys.stderr)
 
@@ -303,12 +296,10 @@ def _chosen(arguments: argparse.Namespace) -> Options:
         cache=None if arguments.no_cache else Cache(launch),
         jobs=arguments.jobs,
         limits=options.limits(arguments),
-        select=arguments.select,
-        ignore=arguments.ignore,
+        settings=Settings(select=arguments.select, ignore=arguments.ignore, captures=arguments.captures),
         verify=not arguments.quick,
         lowering=arguments.lowering,
         scope="all" if arguments.all else "",
-        captures=arguments.captures,
         light=arguments.format != "html",  # the page shows drawings
         named=tuple(arguments.paths),
         fix="write" if arguments.fix else "diff" if arguments.diff else "",

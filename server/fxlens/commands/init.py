@@ -13,10 +13,11 @@ from fxlens.record import Target
 from fxlens.sources.paths import relative
 from fxlens.sources.targets import ASKED
 from fxlens.sources.toml_text import quoted
+from fxlens.views.coverage import Coverage, coverage
 from fxlens.views.descriptions import where
 from fxlens.views.terminal import one_line
 
-from . import options
+from . import options, remarks
 
 _WRITTEN = (*ASKED, "default", "instance")
 
@@ -44,14 +45,36 @@ def run(arguments: argparse.Namespace) -> int:
         light=True,
     )
     print("[tool.fxlens.targets]")
-    for result in asyncio.run(_all(files, chosen)):
+    results = asyncio.run(_all(files, chosen))
+    said: set[str] = set()
+    entries = 0
+    for result in results:
+        remarks.say(result, said)
         for target in result.record["targets"]:
-            print(_entry(result, target), end="")
-    return 0
+            entry = _entry(result, target)
+            entries += entry != ""
+            print(entry, end="")
+    sys.stdout.flush()  # what cannot be written is no result
+    lost = {each["message"]: None for result in results if result.not_checked for each in result.findings}
+    for message in lost:
+        print(f"fxlens: {one_line(message)}", file=sys.stderr)
+    print(f"fxlens: {_summary(entries, coverage((each.record, each.text) for each in results))}", file=sys.stderr)
+    return 2 if lost else 0
 
 
 async def _all(files: list[str], chosen: Options) -> list[Checked]:
     return [result async for result in check(files, chosen)]
+
+
+def _summary(entries: int, found: Coverage) -> str:
+    """``12 entries for 20 classes; 5 need none; 3 without: 3 cannot be constructed``."""
+    classes = f"{found.total} {'class' if found.total == 1 else 'classes'}"
+    parts = [f"{entries} {'entry' if entries == 1 else 'entries'} for {classes}"]
+    if (plain := found.judged - entries) > 0:
+        parts.append(f"{plain} need{'s' if plain == 1 else ''} none")
+    if found.reasons:
+        parts.append(f"{found.reasons.total()} without: {found.why_not()}")
+    return "; ".join(parts)
 
 
 def _entry(result: Checked, target: Target) -> str:

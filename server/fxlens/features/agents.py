@@ -68,6 +68,7 @@ class Agents:
             session.trusted and folder is not None,
             "Trust the workspace first." if folder else "Open it in the workspace first.",
             Limits(deadline=max(_SECONDS, settings.deadline), memory=settings.memory << 20),
+            settings,
             self._unsaved(dirty),
             lambda: self._ls.model_jobs.alone(f"The agent's question {name}"),
         )

@@ -1,6 +1,6 @@
 """The graph of a target, drawn: request ``fxlens/graph`` ``{uri, target?, expanded?, parameters?, direction?, now?}``.
 
-The answer is ``{view, version, places}``, or ``{reason}`` if there is nothing to draw;
+The answer is ``{view, trace, version, places}``, or ``{reason}`` if there is nothing to draw;
 ``vscode-extension/src/protocol`` describes both.
 """
 
@@ -46,8 +46,8 @@ def register(server: FxLensServer) -> None:
         largest = max(drawn, key=lambda each: len(each["nodes"]))
         target = closest(record, parameters.text(options, "target")) or largest
         target = target if target["nodes"] else largest
-        version = document.record_version
-        return await encoded(partial(_answer, ls, document, record, target, options, version))
+        trace, version = document.trace, document.record_version
+        return await encoded(partial(_answer, ls, document, record, target, options, trace, version))
 
 
 def _answer(
@@ -56,6 +56,7 @@ def _answer(
     record: Record,
     target: Target,
     options: Mapping[str, object],
+    trace: float | None,
     version: int | None,
 ) -> GraphAnswer:
     view = graph_view(
@@ -68,7 +69,7 @@ def _answer(
     )
     described = {node["name"] for node in view["nodes"]}
     found = places(ls, document, [node for node in target["nodes"] if node["name"] in described])
-    return {"view": view, "version": version, "places": found}
+    return {"view": view, "trace": trace, "version": version, "places": found}
 
 
 def _expanded(options: Mapping[str, object]) -> list[str] | None:

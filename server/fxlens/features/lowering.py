@@ -2,7 +2,7 @@
 ``fxlens/values`` ``{uri, target?, options?, workDoneToken?}``.  With the option ``preview``, ``fxlens/lower`` builds
 nothing, and does not wait for other models.
 
-The answer is ``{result, places, version}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
+The answer is ``{result, places, trace}`` or ``{reason}``; ``vscode-extension/src/protocol/lowering.ts`` describes
 both.  ``$/progress`` reports progress; cancelling the request or its progress ends it.  ``fxlens/engines`` ``{uri}``
 answers with the engines that the file's models can be lowered to.
 """
@@ -61,12 +61,12 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
     try:
         document = ls.model_jobs.document(params.text(given, "uri"))
         if kind == "lower" and options.get("preview") is True:
-            version = document.version
+            trace = document.trace_of_text
             preview = await ls.model_jobs.beside(
                 f"Preview of {target or document.path}", token,
                 lambda say: ls.session.preview(document, target, options, say),
             )  # fmt: skip
-            return _answer(preview, places(ls, document, preview["located"]), version)
+            return _answer(preview, places(ls, document, preview["located"]), trace)
         done = await ls.model_jobs.run(kind, document, target, options, token)
     except (NoAnswer, Failed) as error:
         return {"reason": str(error)}
@@ -77,9 +77,9 @@ async def _run(ls: FxLensServer, kind: str, given: Mapping[str, Any]) -> ModelAn
         times = Times(done.request.text, result["target"], row["title"], row["layers"], found)
         ls.layer_times[document.uri] = times
         refresh(ls, document)
-    return _answer(result, found, done.version)
+    return _answer(result, found, done.trace)
 
 
-def _answer(result: ModelResult, found: Places, version: int | None) -> ModelAnswer:
+def _answer(result: ModelResult, found: Places, trace: float | None) -> ModelAnswer:
     shown = {name: value for name, value in result.items() if name != "located"}
-    return {"result": shown, "places": found, "version": version}
+    return {"result": shown, "places": found, "trace": trace}

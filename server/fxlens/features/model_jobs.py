@@ -36,11 +36,11 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """A result, the text that was run, and its version; ``kept`` is the number by which ``ask`` finds its process."""
+    """A result, the text that was run, and its trace; ``kept`` is the number by which ``ask`` finds its process."""
 
     result: Data
     request: Request
-    version: int | None
+    trace: float | None
     kept: str | None
 
 
@@ -76,7 +76,7 @@ class ModelJobs:
         """Runs one job; with ``keep`` its process is kept for ``ask``.  Raises NoAnswer."""
         doing = f"{jobs.named(kind).TITLE} {target or document.path}"
         launch, request = self._ls.session.whole(document)
-        version = document.version
+        trace = document.trace_of_text
         job = ModelJob(launch, kind, request, target, options)
         progress = self._begin(doing, token)
         try:
@@ -88,9 +88,9 @@ class ModelJobs:
         finally:
             self._end(progress)
         if keep and job.waits:
-            return Done(result, request, version, self._keep(document.uri, job))
+            return Done(result, request, trace, self._keep(document.uri, job))
         await job.close()
-        return Done(result, request, version, None)
+        return Done(result, request, trace, None)
 
     async def ask(self, kept: str, request: Data, token: Any) -> Data | None:
         """The answer of an earlier result's process; None if that process has ended.  Raises NoAnswer."""

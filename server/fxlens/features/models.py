@@ -67,13 +67,10 @@ async def _checked(ls: FxLensServer, folder: str, files: list[str]) -> AsyncGene
         launch=launch,
         jobs=settings.jobs,
         limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
-        select=settings.select,
-        ignore=settings.ignore,
+        settings=settings,
         verify=settings.verify,
         cache=cache,
         light=True,
-        scope=settings.scope,
-        captures=settings.captures,
     )
     async with aclosing(check(files, options)) as results:
         async for result in results:

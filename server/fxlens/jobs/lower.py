@@ -92,8 +92,9 @@ def _lower(job: Job, options: Mapping[str, Any]) -> LowerResult:
     if out := options.get("out"):
         from fxlib.lowering.store import sealed
 
-        with outputs.writing(out):
-            outputs.check_folder(out, options.get("force") is True or sealed(Path(out)))
+        with outputs.writing(out):  # only the command line saves
+            advice = "Choose another one, or replace it with --force"
+            outputs.check_folder(out, options.get("force") is True or sealed(Path(out)), advice)
     from fxlib.lowering.lowered import lower
 
     model = one_model.make(job, real=True)

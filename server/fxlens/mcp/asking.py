@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 from fxlens.checking import checker
 from fxlens.checking.checker import Checked, Options
 from fxlens.checking.files import CannotCheck
+from fxlens.config import choices
+from fxlens.config.selection import apply
+from fxlens.config.settings import Settings
 from fxlens.host import model_job
 from fxlens.host.outcome import Failed, WorkerUnavailable
 from fxlens.host.pool import Pool
@@ -80,12 +83,13 @@ class Asking:
         trusted: bool,
         to_trust: str,
         limits: Limits | None = None,
+        settings: Settings | None = None,
         unsaved: Callable[[], Mapping[str, str]] = dict,
         alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._known, self.folder = folder, folder.path
         self.pool, self.trusted, self.to_trust = pool, trusted, to_trust
-        self.limits = limits or Limits(deadline=30.0)
+        self.limits, self.settings = limits or Limits(deadline=30.0), settings or Settings()
         self.unsaved, self.alone = unsaved, alone
 
     async def warm(self) -> None:
@@ -95,9 +99,15 @@ class Asking:
                 await self.pool.ready()
 
     async def check(
-        self, file: str, text: str | None, *, read_only: bool = False, **options: Any
+        self,
+        file: str,
+        text: str | None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        read_only: bool = False,
+        **options: Any,
     ) -> tuple[Checked, Version]:
-        """A file's record and findings; ``options`` are those of `Options`.
+        """A file's record and findings; ``settings`` replace the user's, and ``options`` are those of `Options`.
 
         ``read_only``: if it may not be run, return only the findings from the text.
 
@@ -106,6 +116,8 @@ class Asking:
             NotTrusted: it may not be run.
         """
 
+        chosen = replace(self.settings, **(settings or {}))
+
         async def trace(path: str, text: str, asked: _Release) -> Checked:
             if read_only and (why := self._why_not_run(path)):
                 if len(text) > LONG:
@@ -113,12 +125,14 @@ class Asking:
                 python, notebook = _python(path, text)
                 python = without_magics(python)
                 found = [*without_running(python, path), *(notebook.problems(path) if notebook else ())]
+                project = self._known.around.project(os.path.dirname(path))
+                found = apply(found, choices.selection(chosen, project), python, path)
                 said = f"{why} These findings, if any, are from its text alone."
                 return Checked(path, python, {**empty_record(path), "notes": [said]}, found, notebook=notebook)
             self._demand_trust(path)
             launch = replace(self.pool.launch, folder=self.folder)
-            chosen = Options(launch, limits=self.limits, **{"verify": False, "scope": "all", **options})
-            return await checker.check_file(self.pool, path, chosen, self._known.around, text, asked)
+            how = Options(launch, limits=self.limits, settings=chosen, **{"verify": False, "scope": "all", **options})
+            return await checker.check_file(self.pool, path, how, self._known.around, text, asked)
 
         def read(checked: Checked) -> list[str]:
             return [*checked.record["files"]]

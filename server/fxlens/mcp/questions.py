@@ -9,6 +9,7 @@ from typing import Any
 
 from fxlens import rules
 from fxlens.checking.files import CannotCheck
+from fxlens.config.settings import USUAL_CAPTURES
 from fxlens.host.outcome import Failed
 from fxlens.sources.notebook import is_notebook
 
@@ -166,7 +167,7 @@ async def fix(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     if given["line"] is None and given["cell"] is None:
         if is_notebook(file):
             raise Misasked(f"{file} is a notebook, for which there is no diff: ask for a `line` of a `cell`")
-        checked, version = await asking.check(file, text, fix="diff", select=(code,) if code else ())
+        checked, version = await asking.check(file, text, {"select": (code,)} if code else {}, fix="diff")
         return version, answers.fixed(checked, given["max_bytes"] - 600)
     checked, version = await asking.check(file, text, verify=True, every=True)
     line = answers.line_in(checked, given["cell"], given["line"])
@@ -179,7 +180,7 @@ async def capture(asking: Asking, given: Given) -> tuple[Version, answers.Answer
     failure, with the exact expression of each and the captures that it stops. Use it before proposing
     torch.export, torch.compile(fullgraph=True), ONNX export or dynamic shapes. Takes seconds, since torch itself
     runs."""
-    checked, version = await asking.check(given["file"], given["text"], captures=("fx", "export", "compile"))
+    checked, version = await asking.check(given["file"], given["text"], {"captures": USUAL_CAPTURES})
     return version, answers.captures(checked, given["model"], given["start"])
 
 

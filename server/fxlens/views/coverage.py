@@ -43,13 +43,14 @@ class Coverage:
         if self.assumed:
             said += f", {self.assumed} of them on assumed constructions"
         if self.reasons:
-            common = self.reasons.most_common(_MOST_REASONS)
-            rest = self.reasons.total() - sum(count for _, count in common)
-            reasons = [f"{count} {reason}" for reason, count in common] + (
-                [f"{rest} for other reasons"] if rest else []
-            )
-            said += f"; {self.reasons.total()} not: {', '.join(reasons)}"
+            said += f"; {self.reasons.total()} not: {self.why_not()}"
         return said
+
+    def why_not(self) -> str:
+        """``3 cannot be constructed, 2 crashes``."""
+        common = self.reasons.most_common(_MOST_REASONS)
+        rest = self.reasons.total() - sum(count for _, count in common)
+        return ", ".join([f"{count} {reason}" for reason, count in common] + [f"{rest} for other reasons"] * (rest > 0))
 
 
 def coverage(records: Iterable[tuple[Record, str]]) -> Coverage:

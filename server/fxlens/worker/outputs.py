@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fxlens.sources.files import write_whole
 
-_HINT = "Choose another one, or replace it with --force"
+_ADVICE = "Choose another one"
 _KEY = b"fxlens.sha256"
 _ENTRY = 2 + len(_KEY) + 2 + 64
 
@@ -43,8 +43,8 @@ def writing(place: str) -> Iterator[None]:
         raise one_model.Refused(f"{place!r} cannot be written: {errors.brief(error)}") from error
 
 
-def check_folder(folder: str, force: bool) -> None:
-    """For fxlib's ``save_folder``.
+def check_folder(folder: str, force: bool, advice: str = _ADVICE) -> None:
+    """For fxlib's ``save_folder``; ``advice`` says what to do instead.
 
     Raises:
         NotOurs: the folder holds something else, or what was changed since it was saved.
@@ -53,7 +53,7 @@ def check_folder(folder: str, force: bool) -> None:
     from fxlib.codegen.saving import is_as_saved
 
     if not (force or is_as_saved(Path(folder))):
-        raise NotOurs(f"{folder} holds files that FX Lens did not write, or that were edited since. {_HINT}")
+        raise NotOurs(f"{folder} holds files that FX Lens did not write, or that were edited since. {advice}")
 
 
 def check_file(file: str, force: bool) -> None:
@@ -65,7 +65,7 @@ def check_file(file: str, force: bool) -> None:
     """
     path = Path(file)
     if path.exists() and not (path.is_file() and (force or _is_sealed(path))):
-        raise NotOurs(f"{file} exists, and FX Lens did not write it, or it was edited since. {_HINT}")
+        raise NotOurs(f"{file} exists, and FX Lens did not write it, or it was edited since. {_ADVICE}")
 
 
 def save_file(file: str, model: bytes) -> None:

@@ -90,7 +90,8 @@ def unusable_tracer(job: Job, error: BaseException) -> Finding:
 def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool = False) -> Finding:
     """The file raised during execution; ``partly`` if its classes exist nevertheless."""
     if partly:
-        span = tracebacks.of_error(error, job.path)
+        span, inside = tracebacks.of_error(error, job.path, outermost=True), tracebacks.of_error(error, job.path)
+        called = [record.related("Raised here", inside)] if inside != span else []
         missing = placeholders.MARK in text_of(error)
         fails = "uses a package that cannot be imported" if missing else f"raises {brief(error)}"
         text = f"This statement {fails}. The classes of the file were traced without it"
@@ -106,7 +107,7 @@ def not_imported(job: Job, tree: ast.Module, error: BaseException, partly: bool 
         elif outside.notes:
             text += f". {outside.notes[-1].text}"
         grade: Severity = "error" if unnamed and not is_notebook(job.path) else "info" if elsewhere else "warning"
-        return record.finding(code, grade, text, span, related=_raised_by(job, error))
+        return record.finding(code, grade, text, span, related=[*called, *_raised_by(job, error)])
     span = tracebacks.of_error(error, job.path)
     if span and isinstance(error, (ImportError, SyntaxError)):
         span = tracebacks.of_import(tree, job.path, span["line"]) or span

@@ -1,4 +1,4 @@
-"""The place in the user's file where an exception was raised: the span of its innermost expression in a traceback."""
+"""The place in the user's file where an exception was raised: the span of an expression of it in a traceback."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _STDLIB = tuple(os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", 
 _MACHINERY = (os.path.dirname(importlib.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
-def of_error(error: BaseException, path: str) -> Span | None:
+def of_error(error: BaseException, path: str, *, outermost: bool = False) -> Span | None:
     """The innermost expression of ``path`` in the traceback, or the call that begins the second round of an endless
-    recursion; None if it is not in it."""
+    recursion; None if it is not in it. The ``outermost`` one is part of the statement that was being executed."""
     from fxlib.diagnosis.engine.raised import way_of
 
     wanted = key(path)
     way = way_of(error, lambda file: key(file) != wanted)
     if not way:
         return None
-    code, lasti, line = way[-1].tb_frame.f_code, way[-1].tb_lasti, way[-1].tb_lineno
+    at = way[0 if outermost else -1]
+    code, lasti, line = at.tb_frame.f_code, at.tb_lasti, at.tb_lineno
     if hasattr(code, "co_positions"):
         for number, position in enumerate(code.co_positions()):
             first, last, column, end = position

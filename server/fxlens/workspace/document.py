@@ -165,6 +165,16 @@ class Document:
             self.edited = time.monotonic()
 
     @property
+    def trace(self) -> float | None:
+        """Identifies the trace of its record: two of the same text differ, since other files may have changed."""
+        return None if self.record is None or self.record_began is None else self.record_began.clock
+
+    @property
+    def trace_of_text(self) -> float | None:
+        """The same, if its record is that of its text."""
+        return self.trace if self.record_text == self.text else None
+
+    @property
     def lines(self) -> list[str]:
         if self._lines[0] is not self.text:
             self._lines = self.text, positions.lines_of(self.text)

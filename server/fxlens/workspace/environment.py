@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from fxlens.config import choices
 from fxlens.config.project import Project
 from fxlens.config.selection import Selection
 from fxlens.config.settings import Settings
@@ -131,13 +132,7 @@ class Environment:
 
     def selection(self, folder: str | None, path: str) -> Selection:
         """Which findings of a file are shown, and with which severity."""
-        settings, project = self.settings(folder), self.project(folder, path)
-        return Selection(
-            select=settings.select or project.select,
-            ignore=settings.ignore + project.ignore,
-            severity={**project.severity, **settings.severity},
-            captures=settings.captures or project.captures or ("fx",),
-        )
+        return choices.selection(self.settings(folder), self.project(folder, path))
 
     def launch(self, folder: str | None) -> Launch:
         settings = self.settings(folder)

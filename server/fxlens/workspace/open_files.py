@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
 
+from fxlens.config import choices
 from fxlens.config.selection import apply
 from fxlens.config.settings import USUAL_CAPTURES, Settings
 from fxlens.ipc.request import Limits, Request
@@ -16,7 +16,6 @@ from fxlens.sources.files import read_text
 from fxlens.sources.known import Known
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.paths import key
-from fxlens.sources.roles import Said
 
 from .document import Document
 from .environment import Environment
@@ -81,18 +80,13 @@ class OpenFiles:
         """The parts of the document's classes, as far as known now."""
         settings = self.settings(document)
         project = self.environment.project(document.folder, document.path)
-        said = frozenset() if document.is_long else targets.written(document.text)
-        written = said | project.targets_of(document.path).keys()
-        watched = {name for file, name in map(_split, settings.watch) if self._is(document, file)}
-        scope = project.scope or settings.scope
-        return {**Said(document.known or {}, written, watched, self.cursor(document), scope).parts(names)}
+        written = frozenset() if document.is_long else targets.written(document.text)
+        of = settings, project, document.path, document.folder, document.known or {}, written
+        return {**choices.said(*of, cursor=self.cursor(document)).parts(names)}
 
     def cursor(self, document: Document) -> str | None:
         """The class of the document at the user's cursor."""
         return document.class_here() if document is self.here else None
-
-    def _is(self, document: Document, file: str) -> bool:
-        return key(os.path.join(document.folder or "", file)) == key(document.path)
 
     def captures(self, document: Document) -> tuple[str, ...]:
         """The captures other than torch.fx that are run on its models."""
@@ -125,9 +119,3 @@ class OpenFiles:
             device=settings.device,
             limits=Limits(deadline=settings.deadline, memory=settings.memory << 20),
         )
-
-
-def _split(name: str) -> tuple[str, str]:
-    """File and class of ``models/net.py::Net``."""
-    file, _, kind = name.rpartition("::")
-    return file, kind

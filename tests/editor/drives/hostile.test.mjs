@@ -65,7 +65,7 @@ describe('hostile names', { timeout: 900_000 }, () => {
         const drawn = kind === 'graph' ? views() : [];
         for (const [index, text] of HOSTILE.entries()) {
           if (kind === 'graph') {
-            await opened.post({ type: 'graph', view: drawn[index] });
+            await opened.post({ type: 'graph', view: drawn[index], trace: 1 });
             await until('the drawing', async () => (await page.locator('g.node').count()) === Object.keys(drawn[index].elements).length);
             await page.locator('g.node').first().click();
             await opened.post({ type: 'empty', reason: text });

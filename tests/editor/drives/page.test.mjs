@@ -43,8 +43,8 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     await browser?.stop();
     await graph?.stop();
   });
-  const show = async shown => {
-    await graph.post({ type: 'graph', view: shown });
+  const show = async (shown, trace = 1) => {
+    await graph.post({ type: 'graph', view: shown, trace });
     await until('the drawing', async () =>
       (await page.locator('g.node').count()) === Object.keys(shown.elements).length);
   };
@@ -54,6 +54,9 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     await graph.post({ type: 'empty', reason: 'No <b>model</b> here' });
     await until('the reason', async () => (await page.locator('#reason').innerText()) === 'No <b>model</b> here');
     assert.ok(!(await page.locator('#canvas').isVisible()));
+    await graph.post({ type: 'stale', stale: true });
+    await page.waitForTimeout(100);
+    assert.ok(!(await page.locator('#stale').isVisible()), 'no drawing is out of date');
   });
 
   test('draws every node, with its modules around it', async () => {
@@ -181,7 +184,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     assert.deepEqual(await last('run'), { type: 'run', target: drawn.target });
     const range = (high, nans = 0) => ({ low: -1, high, mean: 0.25, count: 16, nans, infinities: 0 });
     const ranges = { layers_0_fc0: range(8), layers_0_fc1: range(2), layers_1_fc1: range(1, 3) };
-    await graph.post({ type: 'values', target: drawn.target, ranges, first: 'layers_1_fc1' });
+    await graph.post({ type: 'values', target: drawn.target, trace: 1, ranges, first: 'layers_1_fc1' });
     await until('the first', async () => (await page.locator('.selected').getAttribute('id')) === 'n:layers_1_fc1');
     await until('the legend', async () => (await page.locator('#legend').innerText()) === '08; dashed: 1 value is not finite');
     assert.match(await page.locator('#details').innerText(), /values\s+-1 … 1, mean 0\.25; 3 NaN of 16/);
@@ -189,9 +192,11 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
     await bench.screenshot('values');
     await show(view({ count: 2, expanded: [] }));
     assert.equal(await page.locator('.nonfinite').getAttribute('id'), 'm:layers', 'a closed module has the marks of its nodes');
-    await graph.post({ type: 'stale', stale: true });
-    await show(view({ count: 2 }));
-    assert.equal(await page.locator('.nonfinite').count() + await page.locator('#heat [value=magnitude]').count(), 0, 'another text, other values');
+    await show(view({ count: 2 }), 2);
+    assert.equal(await page.locator('.nonfinite').count() + await page.locator('#heat [value=magnitude]').count(), 0, 'another trace, other values');
+    await graph.post({ type: 'values', target: drawn.target, trace: 1, ranges, first: null });
+    await page.waitForTimeout(100);
+    assert.equal(await page.locator('#heat [value=magnitude]').count(), 0, 'those of a run before it');
   });
 
   test('asks for another drawing by its buttons', async () => {
@@ -334,7 +339,7 @@ describe('the page of the graph', { timeout: 900_000 }, () => {
 
   test('ignores messages that are none of its protocol', async () => {
     const before = await page.locator('#canvas').innerHTML();
-    for (const message of [null, 'graph', { type: 'graph' }, { type: 'graph', view: { dot: 'digraph {}' } }, { type: 'select', names: [1] },
+    for (const message of [null, 'graph', { type: 'graph' }, { type: 'graph', view: { dot: 'digraph {}' }, trace: 1 }, { type: 'select', names: [1] },
       { type: 'toString' }, { type: '__proto__' }]) await graph.post(message);
     await page.waitForTimeout(100);
     assert.equal(await page.locator('#canvas').innerHTML(), before);

@@ -6,6 +6,7 @@ import { type Lens, openAgain } from './lens';
 import { editInputs } from './inputs';
 import { recordRun } from './recording';
 import { openRule } from './rules';
+import { SECTION } from './settings';
 import { watch } from './watch';
 
 export function registerCommands(lens: Lens): vscode.Disposable[] {
@@ -61,7 +62,7 @@ async function showMenu(lens: Lens): Promise<void> {
   const { state, torch, python, interpreter, message } = lens.status.current;
   const items: (vscode.QuickPickItem & { run: string | (() => unknown) })[] = [
     { label: '$(play) Trace this file now', run: 'fxlens.trace' },
-    { label: '$(record) Record a run of this file', run: 'fxlens.recordRun' },
+    ...(vscode.workspace.isTrusted ? [{ label: '$(record) Record a run of this file', run: 'fxlens.recordRun' }] : []),
     { label: '$(table) Models of this workspace', run: 'fxlens.showModels' },
     { label: '$(output) Show logs', run: 'fxlens.showLogs' },
     { label: '$(debug-restart) Restart server', run: 'fxlens.restart' },
@@ -72,7 +73,7 @@ async function showMenu(lens: Lens): Promise<void> {
     },
   ];
   // Without torch, nothing else helps.
-  items.splice(state === 'error' ? 0 : 2, 0, { label: '$(snake) Choose interpreter…', description: interpreter ?? undefined, run: 'fxlens.chooseInterpreter' });
+  items.splice(state === 'error' ? 0 : items.findIndex(({ run }) => run === 'fxlens.showModels'), 0, { label: '$(snake) Choose interpreter…', description: interpreter ?? undefined, run: 'fxlens.chooseInterpreter' });
   if (!vscode.workspace.isTrusted) {
     items.unshift({ label: '$(shield) Manage workspace trust', run: 'workbench.trust.manage' });
   }
@@ -90,7 +91,11 @@ async function chooseInterpreter(): Promise<void> {
   else await vscode.commands.executeCommand('workbench.action.openSettings', 'fxlens.python');
 }
 
+/** Where the setting has its value: anywhere else, the change would have no effect. */
 async function toggleShapes(): Promise<void> {
-  const settings = vscode.workspace.getConfiguration('fxlens');
-  await settings.update('shapes', !settings.get('shapes', true), vscode.ConfigurationTarget.Global);
+  const settings = vscode.workspace.getConfiguration(SECTION, activeSource());
+  const set = settings.inspect('shapes');
+  const { Global, Workspace, WorkspaceFolder } = vscode.ConfigurationTarget;
+  const where = set?.workspaceFolderValue !== undefined ? WorkspaceFolder : set?.workspaceValue !== undefined ? Workspace : Global;
+  await settings.update('shapes', !settings.get('shapes', true), where);
 }

@@ -3,6 +3,7 @@ import * as vscode from 'vscode';
 import type { LanguageClient } from 'vscode-languageclient/node';
 import { State } from 'vscode-languageclient';
 import { cursorOf, tellCursor } from './cursor';
+import { NOT_RUNNING, askForTrust } from './lacks';
 import { createLogger } from './logger';
 import { serverPython } from './python';
 import { Selections } from './selections';
@@ -77,7 +78,7 @@ export class Lens implements vscode.Disposable {
   async requireClient(): Promise<LanguageClient | undefined> {
     const client = await this.settled();
     if (client) return client;
-    const picked = await vscode.window.showErrorMessage('The FX Lens server is not running.', 'Restart', 'Show logs');
+    const picked = await vscode.window.showErrorMessage(NOT_RUNNING, 'Restart', 'Show logs');
     if (picked === 'Restart') await this.restart();
     if (picked === 'Show logs') this.logger.show();
     return this.client?.isRunning() ? this.client : undefined;
@@ -87,11 +88,11 @@ export class Lens implements vscode.Disposable {
     this.picks.fire({ source, names });
   }
 
-  /** The record of a file, with the class at the cursor now, which may have moved while the server started. */
-  private async recordHere(source: vscode.Uri, running = this.requireClient()): Promise<RecordAnswer | null> {
+  /** The record of a file, with the class at the cursor now, which may have moved while the server started; undefined if none runs. */
+  private async recordHere(source: vscode.Uri, running = this.requireClient()): Promise<RecordAnswer | null | undefined> {
     const here = cursorOf();
     const client = await running;
-    if (!client) return null;
+    if (!client) return undefined;
     await openAgain(source);
     tellCursor(this, here);
     const answer = await client.sendRequest(record, { uri: client.code2ProtocolConverter.asUri(source) });
@@ -111,6 +112,7 @@ export class Lens implements vscode.Disposable {
    */
   async pickTarget(source: vscode.Uri, { traced = true, captured = false } = {}): Promise<string | undefined> {
     const answer = await this.recordHere(source);
+    if (answer === undefined) return undefined; // the user knows
     const able = (answer?.record.targets ?? []).filter(({ nodes }) => !traced || nodes.length);
     const here = able.filter(({ name }) => name === answer?.cursor);
     const names = (here.length ? here : able).flatMap(({ name, captures }) => [
@@ -125,9 +127,7 @@ export class Lens implements vscode.Disposable {
     const reasons = (answer?.record.targets ?? []).flatMap(({ name, reason }) => reason ? [`${name}: ${reason}`] : []);
     const none = reasons.length ? `No class of this file could be traced. ${reasons[0]}` : 'This file defines no nn.Module with a forward that FX Lens could trace. Its problems say why.';
     if (vscode.workspace.isTrusted) return void vscode.window.showInformationMessage(none);
-    const manage = 'Manage Trust';
-    const picked = await vscode.window.showInformationMessage('FX Lens runs no code before the workspace is trusted, so there is no trace of this file yet.', manage);
-    if (picked === manage) await vscode.commands.executeCommand('workbench.trust.manage');
+    await askForTrust('so there is no trace of this file yet');
   }
 
   /** Makes the server request its settings again, including the interpreter. */

@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import * as protocol from '../protocol/lsp';
 import { activeSource } from './code/addresses';
+import { askForTrust } from './lacks';
 import type { Lens } from './lens';
 import { serverPython, workerPython } from './python';
 
@@ -9,6 +10,7 @@ import { serverPython, workerPython } from './python';
 export async function recordRun(lens: Lens): Promise<void> {
   const source = activeSource();
   if (!source) return;
+  if (!vscode.workspace.isTrusted) return askForTrust('so no run is recorded');
   if (source.scheme !== 'file') return void vscode.window.showInformationMessage('Save the file first: a run is recorded from a file.');
   const notebook = vscode.workspace.notebookDocuments.find(each => String(each.uri) === String(source));
   await (notebook ?? await vscode.workspace.openTextDocument(source)).save();

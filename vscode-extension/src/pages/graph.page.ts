@@ -1,6 +1,6 @@
 /** The page of the graph. It uses its host only by messages, so it also runs in a plain browser. */
 import './graph/graph.css';
-import { type ExportFormat, type GraphView, type NodeInfo, type Options, type ToHost, isToPage } from '../protocol/graph_page';
+import { type ExportFormat, type GraphView, type NodeInfo, type Options, type ToHost, type ToPage, isToPage } from '../protocol/graph_page';
 import { Drawing } from './graph/drawing';
 import { exportGraph } from './graph/export';
 import { COLOURS, type Heat, type Measure, type Ranges, amount, heat, isFinite, measures, share, written } from './graph/heat';
@@ -18,7 +18,10 @@ const search = element<HTMLInputElement>('search');
 const targets = element<HTMLSelectElement>('targets');
 let drawing: Drawing | undefined;
 let warmth: Heat | undefined;
-/** Values of a run on the example inputs, and its model; empty once the source or the model has changed. */
+/** The last drawing, with the trace that made its graph. */
+let showing = Promise.resolve();
+let traced: number | null = null;
+/** Values of a run on the example inputs, and what was run; none for another model, or another trace of it. */
 let ranges: Ranges = {};
 let ran = '';
 let selected: string[] = [];
@@ -28,13 +31,14 @@ let hit = 0;
 /** Whether the source has changed since the pending or shown drawing. */
 let outdated = false;
 
-async function showGraph(view: GraphView): Promise<void> {
+async function showGraph(view: GraphView, trace: number | null): Promise<void> {
   const turn = ++latest;
   const started = performance.now();
   const layout = await layOut(view.dot);
   if (turn !== latest) return; // superseded by a newer one
   const same = `${view.file}:${view.target}:${view.direction}`;
-  if (ran !== modelOf(view)) ranges = {};
+  traced = trace;
+  if (ran !== modelOf(view.target)) ranges = {};
   document.body.dataset.state = 'graph'; // before fitting, since a hidden box has no size
   setPartial(view.partial);
   const held = drawing?.held();
@@ -66,12 +70,12 @@ function select(names: string[], reveal: boolean): void {
   showDetails(drawing?.view.nodes.filter(node => names.includes(node.name)) ?? []);
 }
 
-const modelOf = (view: GraphView) => `${view.file}:${view.target}`;
+const modelOf = (target: string) => `${traced}:${target}`;
 
 /** The values of a run: they colour the boxes, and the first non-finite node is shown. */
-function showValues(target: string, found: Ranges, first: string | null): void {
-  if (!drawing || drawing.view.target !== target) return;
-  [ranges, ran] = [found, modelOf(drawing.view)];
+function showValues({ target, trace, ranges: found, first }: ToPage & { type: 'values' }): void {
+  if (drawing?.view.target !== target || traced !== trace) return;
+  [ranges, ran] = [found, modelOf(target)];
   offerColours(drawing.view);
   colours.value = 'magnitude';
   colour();
@@ -162,9 +166,8 @@ window.addEventListener('message', event => {
   if (!isToPage(message)) return;
   switch (message.type) {
     case 'graph':
-      if (outdated) ran = '';
       outdated = false;
-      showGraph(message.view).catch(error => showEmpty(`The graph could not be drawn: ${String(error)}`));
+      showing = showGraph(message.view, message.trace).catch(error => showEmpty(`The graph could not be drawn: ${String(error)}`));
       break;
     case 'empty':
       latest++;
@@ -178,7 +181,7 @@ window.addEventListener('message', event => {
       setStale(outdated);
       break;
     case 'values':
-      showValues(message.target, message.ranges, message.first);
+      void showing.then(() => showValues(message));
       break;
     case 'pinned':
       element('pin').setAttribute('aria-pressed', String(message.pinned));

@@ -16,6 +16,8 @@ export interface GraphParams extends Options {
 
 export interface GraphAnswer {
   view: GraphView;
+  /** Identifies the trace that made it: two of the same text differ, since other files may have changed. */
+  trace: number | null;
   /** Version of the text that was traced. */
   version: number | null;
   /** Node name to its places: its own expression first, then the calls that lead to it, innermost first. */

@@ -76,11 +76,11 @@ export interface Options {
 }
 
 export type ToPage =
-  | { type: 'graph'; view: GraphView }
+  | { type: 'graph'; view: GraphView; trace: number | null }
   | { type: 'empty'; reason: string }
   | { type: 'select'; names: string[] }
   | { type: 'stale'; stale: boolean }
-  | { type: 'values'; target: string; ranges: Record<string, ValueRange>; first: string | null }
+  | { type: 'values'; target: string; trace: number; ranges: Record<string, ValueRange>; first: string | null }
   | { type: 'pinned'; pinned: boolean }
   | { type: 'export'; format: ExportFormat };
 
@@ -114,11 +114,11 @@ const options = shape({
 });
 
 const PAGE: Record<ToPage['type'], Check> = {
-  graph: shape({ view }),
+  graph: shape({ view, trace: number }),
   empty: shape({ reason: text }),
   select: shape({ names: texts }),
   stale: shape({ stale: flag }),
-  values: shape({ target: text, ranges: record(range), first: either(text, nothing) }),
+  values: shape({ target: text, trace: numeric, ranges: record(range), first: either(text, nothing) }),
   pinned: shape({ pinned: flag }),
   export: shape({ format }),
 };

@@ -10,7 +10,8 @@ export interface JobParams {
   workDoneToken: string;
 }
 
-export type Answer<Result> = { result: Result; places: Record<string, Place[]>; version: number | null } | { reason: string };
+/** `trace` is that of the text that was run, as in `GraphAnswer`; null if it was not traced yet. */
+export type Answer<Result> = { result: Result; places: Record<string, Place[]>; trace: number | null } | { reason: string };
 
 /** An engine that models can be lowered to. */
 export interface Engine {

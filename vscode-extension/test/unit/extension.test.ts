@@ -40,7 +40,7 @@ vi.mock('vscode-languageclient/node', () => ({
 
 import { activate, deactivate } from '../../src/extension';
 import manifest from '../../package.json';
-import { state } from './vscode';
+import { ConfigurationTarget, state, tasks, window } from './vscode';
 
 const context = () => ({ subscriptions: [], asAbsolutePath: (p: string) => `/ext/${p}`, extension: { packageJSON: manifest } }) as any;
 const options = (client: any) => client.args[3];
@@ -64,6 +64,36 @@ describe('starting', () => {
     const server = clients[0].args[2];
     expect([server.command, ...server.args]).toEqual(['/server/python', '-I', '/ext/bundled/serve.py']);
     expect(server.options.cwd).not.toBe(process.cwd());
+  });
+
+  it('offers in its menu what the workspace may do', async () => {
+    await started();
+    const offered = async () => {
+      vi.mocked(window.showQuickPick).mockClear();
+      await state.commands.get('fxlens.showMenu')!();
+      return (vi.mocked(window.showQuickPick).mock.calls[0] as any)[0].map(({ label }: { label: string }) => label);
+    };
+    expect(await offered()).toContain('$(record) Record a run of this file');
+    state.trusted = false;
+    expect(await offered()).not.toContain('$(record) Record a run of this file');
+    state.activeDocument = { uri: { scheme: 'file', toString: () => 'file:///net.py' }, languageId: 'python' };
+    await state.commands.get('fxlens.recordRun')!();
+    expect(tasks.executed).toEqual([]);
+  });
+
+  it('offers every command on a model in notebooks, too', () => {
+    const without = manifest.contributes.menus.commandPalette.filter(({ when }) => /editorLangId/.test(when) && !/notebookType/.test(when));
+    expect(without.map(({ command }) => command)).toEqual([]);
+  });
+
+  it('says once that no server runs, not that the file has no models', async () => {
+    slow.start = Promise.reject(new Error('no server'));
+    state.activeDocument = { uri: { scheme: 'file', toString: () => 'file:///net.py' }, languageId: 'python' };
+    activate(context());
+    vi.mocked(window.showInformationMessage).mockClear();
+    await state.commands.get('fxlens.watch')!();
+    expect(window.showErrorMessage).toHaveBeenCalledWith('The FX Lens server is not running.', 'Restart', 'Show logs');
+    expect(window.showInformationMessage).not.toHaveBeenCalled();
   });
 
   it('registers the commands of the manifest', async () => {
@@ -128,6 +158,20 @@ describe('trust', () => {
   });
 });
 
+describe('trust while the Python extension', () => {
+  it.each([
+    ['takes long to activate', () => new Promise(() => {})],
+    ['cannot be activated', () => Promise.reject(new Error('no activation'))],
+  ])('%s is told to the server', async (_, activated) => {
+    state.trusted = false;
+    await started();
+    state.extensions['ms-python.python'] = { isActive: false, activate: activated };
+    state.trusted = true;
+    await state.grant.fire();
+    expect(notified(clients[0])).toEqual(['fxlens/trusted', 'workspace/didChangeConfiguration']);
+  });
+});
+
 describe('settings', () => {
   it('restart the server when its interpreter changes, and only then', async () => {
     await started();
@@ -136,6 +180,15 @@ describe('settings', () => {
     await state.configuration.fire({ affectsConfiguration: key => key === 'fxlens.serverPython' });
     expect(clients).toHaveLength(2);
     expect(clients.map(c => c.running)).toEqual([false, true]);
+  });
+
+  it('of shapes is toggled where it is set', async () => {
+    await started();
+    await state.commands.get('fxlens.toggleShapes')!();
+    expect(state.updatedIn).toBe(ConfigurationTarget.Global);
+    state.setInWorkspace['fxlens.shapes'] = true;
+    await state.commands.get('fxlens.toggleShapes')!();
+    expect(state.updatedIn).toBe(ConfigurationTarget.Workspace);
   });
 
   it('reach the server with the interpreter filled in, and without the server’s own', async () => {

@@ -71,7 +71,7 @@ describe('messages', () => {
   ])('that are none of the protocol are not: %j', message => expect(isToHost(message)).toBe(false));
   it('to the page are checked as deeply', () => {
     expect(isToPage({ type: 'select', names: ['a'] })).toBe(true);
-    expect(isToPage({ type: 'graph', view: { dot: 'digraph {}' } })).toBe(false);
+    expect(isToPage({ type: 'graph', view: { dot: 'digraph {}' }, trace: 1 })).toBe(false);
     expect(isToPage({ type: 'empty' })).toBe(false);
   });
 });

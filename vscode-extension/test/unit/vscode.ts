@@ -43,6 +43,11 @@ export class Selection {
   }
 }
 export const DiagnosticSeverity = { Error: 0, Warning: 1, Information: 2, Hint: 3 };
+export class CancellationTokenSource {
+  token = { isCancellationRequested: false };
+  cancel() { this.token.isCancellationRequested = true; }
+  dispose() {}
+}
 export class ThemeColor {
   constructor(readonly id: string) {}
 }
@@ -52,6 +57,7 @@ export class MarkdownString {
 export const Uri = {
   from: ({ scheme, path, query }: Record<string, string>) => Uri.parse(`${scheme}:${path}?${query}`),
   parse: (text: string) => ({ fsPath: text.replace(/^file:\/\//, ''), toString: () => text }),
+  joinPath: (...parts: unknown[]) => parts.join('/'),
   file: (fsPath: string) => ({ fsPath, toString: () => `file://${fsPath}` }),
 };
 
@@ -64,6 +70,11 @@ export const state = {
   views: new Map<string, any>(),
   grant: new Emitter<void>(),
   selection: new Emitter<any>(),
+  edit: new Emitter<any>(),
+  /** What the last panel got, and how it answers. */
+  posted: [] as any[],
+  say: (_: unknown): unknown => undefined,
+  setInWorkspace: {} as Record<string, unknown>,
   configuration: new Emitter<{ affectsConfiguration(key: string): boolean }>(),
   item: { text: '', tooltip: undefined as unknown, show: vi.fn(), hide: vi.fn(), dispose: vi.fn() } as any,
   activeDocument: undefined as any,
@@ -73,12 +84,13 @@ export const state = {
   diagnostics: [] as any[],
   updatedIn: 0,
   reset() {
-    Object.assign(state, { trusted: true, settings: {}, folders: [], extensions: {}, activeDocument: undefined, activeNotebook: undefined, diagnostics: [] });
+    Object.assign(state, { trusted: true, settings: {}, setInWorkspace: {}, posted: [], folders: [], extensions: {}, activeDocument: undefined, activeNotebook: undefined, diagnostics: [] });
     state.commands.clear();
     state.views.clear();
     state.grant.dispose();
     state.configuration.dispose();
     state.selection.dispose();
+    state.edit.dispose();
   },
 };
 
@@ -128,6 +140,13 @@ export const window = {
   showInformationMessage: vi.fn(async () => undefined),
   showQuickPick: vi.fn(async () => undefined),
   showTextDocument: vi.fn(),
+  createWebviewPanel: () => ({
+    webview: {
+      postMessage: (message: unknown) => state.posted.push(message),
+      onDidReceiveMessage: (listener: (message: unknown) => unknown) => { state.say = listener; },
+    },
+    onDidDispose: () => {}, reveal: () => {}, dispose: () => {},
+  }),
   registerWebviewViewProvider: (id: string, provider: any) => {
     state.views.set(id, provider);
     return new Disposable(() => state.views.delete(id));
@@ -143,6 +162,7 @@ export const workspace = {
   getWorkspaceFolder: (uri: { fsPath: string }) => state.folders.find(folder => uri.fsPath.startsWith(folder.uri.fsPath)),
   getConfiguration: (section: string) => ({
     get: (key: string, otherwise: unknown) => state.settings[`${section}.${key}`] ?? otherwise,
+    inspect: (key: string) => ({ workspaceValue: state.setInWorkspace[`${section}.${key}`] }),
     update: async (key: string, value: unknown, where: number) => {
       state.settings[`${section}.${key}`] = value;
       state.updatedIn = where;
@@ -153,7 +173,7 @@ export const workspace = {
     return state.activeNotebook ? [state.activeNotebook] : [];
   },
   onDidCloseTextDocument: nothing,
-  onDidChangeTextDocument: nothing,
+  onDidChangeTextDocument: state.edit.event,
   registerTextDocumentContentProvider: nothing,
   onDidGrantWorkspaceTrust: state.grant.event,
   onDidChangeConfiguration: state.configuration.event,

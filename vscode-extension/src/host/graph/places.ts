@@ -14,13 +14,50 @@ export function linesOf(selections: readonly Range[]): Lines[] {
 
 /** The nodes that come from any of the lines: by their own expression, or by a call that leads to them. */
 export function nodesAt(places: Record<string, Place[]>, isHere: (uri: string) => boolean, lines: Lines[]): string[] {
-  const here = new Map<string, boolean>();
-  const inFile = (uri: string) => {
-    if (!here.has(uri)) here.set(uri, isHere(uri));
-    return here.get(uri);
-  };
+  const inFile = remembered(isHere);
   const touches = ({ start, end }: Range) => lines.some(each => start.line <= each.end && each.start <= end.line);
   return Object.entries(places).filter(([, all]) => all.some(place => touches(place.range) && inFile(place.uri))).map(([name]) => name);
+}
+
+/** A change of a text: what of it was replaced, and by what. */
+export interface Edit {
+  range: Range;
+  text: string;
+}
+
+/** The places after edits of a text, as an editor keeps its own marks: they move with it, and what an edit cuts into is gone. */
+export function moved(places: Record<string, Place[]>, isHere: (uri: string) => boolean, edits: readonly Edit[]): Record<string, Place[]> {
+  const inFile = remembered(isHere);
+  const after = (place: Place): Place[] => {
+    if (!inFile(place.uri)) return [place];
+    const range = edits.reduce<Range | undefined>((known, edit) => known && rangeAfter(known, edit), place.range);
+    return range ? [{ ...place, range }] : [];
+  };
+  return Object.fromEntries(Object.entries(places).map(([name, all]) => [name, all.flatMap(after)]));
+}
+
+function rangeAfter({ start, end }: Range, { range, text }: Edit): Range | undefined {
+  const lines = text.split(/\r\n|\r|\n/);
+  const line = range.start.line + lines.length - 1;
+  const character = (lines.length > 1 ? 0 : range.start.character) + lines[lines.length - 1].length;
+  const pushed = (at: Range['start']) => ({
+    line: at.line - range.end.line + line,
+    character: at.line === range.end.line ? at.character - range.end.character + character : at.character,
+  });
+  // What is inserted at an end does not belong to the range.
+  const from = compare(start, range.end) >= 0 ? pushed(start) : compare(start, range.start) <= 0 ? start : undefined;
+  const to = compare(end, range.start) <= 0 ? end : compare(end, range.end) >= 0 ? pushed(end) : undefined;
+  return from && to && compare(from, to) < 0 ? { start: from, end: to } : undefined;
+}
+
+/** The function with its answers remembered: there are many places, and few texts. */
+function remembered(isHere: (uri: string) => boolean): (uri: string) => boolean {
+  const known = new Map<string, boolean>();
+  return uri => {
+    const here = known.get(uri) ?? isHere(uri);
+    known.set(uri, here);
+    return here;
+  };
 }
 
 /**

@@ -6,6 +6,7 @@ import * as vscode from 'vscode';
 import { fileOf, sourceHere, sourceOf } from '../code/addresses';
 import { GeneratedDocuments } from '../code/documents';
 import { editorOfFile } from '../code/show';
+import { NOT_RUNNING } from '../lacks';
 import type { Lens } from '../lens';
 import { graphHtml } from '../../pages/graph/document';
 import { EXPORTS, type ExportFormat, type Options, type ToHost, type ToPage, isToHost } from '../../protocol/graph_page';
@@ -18,15 +19,14 @@ import { linesOf, nodesAt } from './places';
 import { reveal } from './reveal';
 
 const NO_FILE = 'Open a Python file or a notebook that defines a PyTorch module to see its graph.';
-const NOT_RUNNING = 'The FX Lens server is not running.';
 
 export class GraphSession implements vscode.Disposable {
   private readonly subscriptions: vscode.Disposable[] = [];
   private document: vscode.Uri | undefined;
   private options: Options = {};
   private places: Record<string, protocol.Place[]> = {};
-  /** The version of the drawn text. */
-  private version: number | null = null;
+  /** That of the drawn graph. */
+  private trace: number | null = null;
   private pinned = false;
   private ready = false;
   private turn = 0;
@@ -88,10 +88,10 @@ export class GraphSession implements vscode.Disposable {
       return this.post({ type: 'empty', reason: answer.reason });
     }
     this.places = answer.places;
-    this.version = answer.version;
+    this.trace = answer.trace;
     // A named target stays selected: graphs captured by torch arrive after the model's own graph.
     this.options = { ...this.options, target: this.options.target ?? answer.view.target, expanded: this.options.expanded ?? null };
-    this.post({ type: 'graph', view: answer.view });
+    this.post({ type: 'graph', view: answer.view, trace: answer.trace });
     const text = vscode.workspace.textDocuments.find(each => this.isShown(each.uri));
     if (text && answer.version !== null && answer.version < text.version) this.post({ type: 'stale', stale: true });
     const editor = editorOfFile(document);
@@ -151,10 +151,10 @@ export class GraphSession implements vscode.Disposable {
       client.sendRequest(values, { uri, target, options: {}, workDoneToken }, cancel));
     if (!answer || !this.isShown(document)) return;
     if ('reason' in answer) return void vscode.window.showErrorMessage(`FX Lens: ${answer.reason}`);
-    if (answer.version !== this.version) {
-      return void vscode.window.showInformationMessage(`FX Lens: the source was edited while ${target} ran, so its values are not shown. Run it again.`);
+    if (answer.trace === null || answer.trace !== this.trace) {
+      return void vscode.window.showInformationMessage(`FX Lens: the source, or a file that it uses, was edited while ${target} ran, so its values are not shown. Run it again.`);
     }
-    this.post({ type: 'values', target, ranges: answer.result.ranges, first: answer.result.first });
+    this.post({ type: 'values', target, trace: answer.trace, ranges: answer.result.ranges, first: answer.result.first });
   }
 
   /** Asks for the file type; the page then makes the file, since it has the drawing. */

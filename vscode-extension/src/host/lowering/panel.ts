@@ -5,7 +5,7 @@ import { WorkDoneProgress } from 'vscode-languageclient';
 import { showPage } from '../pages';
 import { progressToken } from '../progress';
 import { editorOfFile } from '../code/show';
-import { linesOf, nodesAt } from '../graph/places';
+import { type Edit, linesOf, moved, nodesAt } from '../graph/places';
 import { reveal } from '../graph/reveal';
 import type { Lens } from '../lens';
 import { sheetHtml } from '../../pages/sheet/document';
@@ -55,6 +55,8 @@ class JobTab implements vscode.Disposable {
   private readonly subscriptions: vscode.Disposable[];
   private running: Promise<void> = Promise.resolve();
   private places: Record<string, Place[]> = {};
+  /** What was edited while the job ran, in order: its answer is about the text before. */
+  private edits: { uri: string; changes: readonly Edit[] }[] = [];
   private cancel: vscode.CancellationTokenSource | undefined;
   private ready = false;
   /** The messages for a page that loads late. */
@@ -63,6 +65,7 @@ class JobTab implements vscode.Disposable {
   constructor(private readonly lens: Lens, private readonly extension: vscode.Uri, private readonly closed: () => void, private readonly job: Job) {
     this.subscriptions = [
       vscode.window.onDidChangeTextEditorSelection(event => this.follow(event.textEditor)),
+      vscode.workspace.onDidChangeTextDocument(({ document, contentChanges }) => this.edited(String(document.uri), contentChanges)),
       lens.onDidSelectNodes(({ source, names }) => { if (String(source) === String(this.job.source)) this.post({ type: 'select', names }); }),
     ];
   }
@@ -102,10 +105,12 @@ class JobTab implements vscode.Disposable {
     });
     const uri = client.code2ProtocolConverter.asUri(job.source);
     try {
+      this.edits = [];
       const answer = await job.send(client, { uri, target: job.target, options: job.options, workDoneToken }, cancel.token);
       if (this.cancel !== cancel) return;
       if ('reason' in answer) return this.state({ type: 'failed', title: job.title, reason: answer.reason });
       this.places = answer.places;
+      for (const { uri, changes } of this.edits) this.move(uri, changes);
       this.state({ type: 'sheet', sheet: job.sheet(answer.result) });
       const editor = editorOfFile(job.source);
       if (editor) this.follow(editor);
@@ -173,6 +178,16 @@ class JobTab implements vscode.Disposable {
         await reveal(this.lens, this, this.job.source, this.places, message.names, message.focus);
         break;
     }
+  }
+
+  private edited(uri: string, changes: readonly Edit[]): void {
+    if (this.runs) this.edits.push({ uri, changes });
+    else this.move(uri, changes);
+  }
+
+  /** Keeps the places at the code that the rows are about. */
+  private move(uri: string, changes: readonly Edit[]): void {
+    this.places = moved(this.places, text => String(vscode.Uri.parse(text)) === uri, changes);
   }
 
   /** Marks the rows of the lines at the user's cursor. */

@@ -4,6 +4,7 @@ import { modelsHtml } from '../../pages/models/document';
 import { models, modelsPart } from '../../protocol/models';
 import { type FromModels, type ToModels, isFromModels } from '../../protocol/models_page';
 import { showText } from '../code/show';
+import { NOT_RUNNING } from '../lacks';
 import type { Lens } from '../lens';
 import { showPage } from '../pages';
 import { progressToken } from '../progress';
@@ -55,15 +56,21 @@ class ModelsTab implements vscode.Disposable {
   }
 
   private async check(): Promise<void> {
-    const client = await this.lens.requireClient();
     const { panel } = this;
-    if (!panel || !client) return;
+    if (!panel) return;
     this.cancel?.cancel();
     const cancel = this.cancel = new vscode.CancellationTokenSource();
     const post = (message: ToModels) => { if (this.cancel === cancel) void panel.webview.postMessage(message); };
+    post({ type: 'begin' });
+    let client = await this.lens.settled();
+    if (!client) {
+      post({ type: 'failed', reason: NOT_RUNNING });
+      client = await this.lens.requireClient();
+      if (!client) return;
+      post({ type: 'begin' });
+    }
     const partialResultToken = progressToken();
     const listening = client.onProgress(modelsPart, partialResultToken, part => post({ type: 'part', ...part }));
-    post({ type: 'begin' });
     try {
       const answer = await client.sendRequest(models, { partialResultToken }, cancel.token);
       post('reason' in answer ? { type: 'failed', reason: answer.reason } : { type: 'end', notes: answer.notes });

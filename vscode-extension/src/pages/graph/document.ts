@@ -41,7 +41,7 @@ export function graphHtml(files: PageFiles): string {
     others: 'img-src data:',
     body: `<header>
 <select id="targets" class="graph" title="Which model" aria-label="Which model"></select>
-<span id="file" class="graph"></span><span id="stale" role="status">updating…</span>
+<span id="file" class="graph"></span><span id="stale" class="graph" role="status">updating…</span>
 <span class="space"></span>
 <button id="export" class="graph" title="Save the graph as SVG, PNG, DOT or JSON">Export…</button>
 <div class="tools graph" role="toolbar" aria-label="Drawing">
