@@ -143,7 +143,7 @@ Method = Callable[[Machine, Parser, list[v.Value], dict[str, v.Value]], v.Value]
 
 
 def _add_argument(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
-    if machine.dead_since is None:
+    if not machine.dead:
         parser.add(machine, args, keywords)
     return v.NONE
 

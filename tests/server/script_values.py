@@ -1,0 +1,197 @@
+"""Scripts that construct ``Net``, each in a folder of its own: a text is that of ``train.py``, after two imports."""
+
+from __future__ import annotations
+
+Files = dict[str, str]
+
+_BRANCHES: dict[str, str | Files] = {
+    "a comprehension below an unknown condition": """
+if len(sys.argv) > 3:
+    pass
+else:
+    net = Net([64 * 2 ** i for i in range(4)])
+""",
+    "a comprehension of a conditional expression": """
+net = Net([i * 2 for i in range(3)] if len(sys.argv) < 5 else None)
+""",
+    "names of a branch": """
+w = 3
+if len(sys.argv) < 3:
+    w = 8
+    w = w * 2
+    for k in (1, 2):
+        w = w + k
+    net = Net(w)
+""",
+    "a function called in a branch": """
+def build(w):
+    w = w * 2
+    return Net(w)
+if len(sys.argv) < 3:
+    net = build(8)
+""",
+    "a list that either branch extends": """
+dims = [64]
+if len(sys.argv) < 3:
+    dims.append(128)
+else:
+    dims.append(512)
+net = Net(dims)
+""",
+    "what a branch changes before it returns": """
+def build(dims):
+    if len(sys.argv) > 3:
+        dims.append(512)
+        return None
+    return Net(dims)
+build([64])
+""",
+    "the case of a known subject": """
+def width(name):
+    match name:
+        case "small" | "tiny":
+            return 64
+        case "big":
+            return 256
+        case _:
+            return 1
+net = Net(width("small"), width("big"), width("other"))
+""",
+    "the else of a loop": """
+n = 0
+while n < 3:
+    n += 1
+else:
+    n = 10
+net = Net(n)
+""",
+}
+_PYTHON: dict[str, str | Files] = {
+    "sets": """
+labels = {"cat": 0, "kitty": 0, "dog": 1}
+some = {1}
+some.add(1)
+net = Net(len(set(labels.values())), len({x % 3 for x in range(10)}), len(some), len({1, 1}))
+""",
+    "keywords of builtins": """
+net = Net(max([3, 1, 2], key=lambda v: -v), max([], default=4), sum([1, 2], start=10), round(3.14159, ndigits=2),
+          sorted([3, 1, 2], key=lambda v: -v))
+""",
+    "what changes lists and dicts": """
+w, v, u, t, s = [3, 1, 2], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2]
+w.sort(reverse=True)
+v.remove(2)
+del u[0]
+t[0:2] = [9]
+s.clear()
+d, e = {"a": 1, "b": 2}, {"a": 1}
+d.popitem()
+e.clear()
+net = Net(w, v, u, t, s, d, e)
+""",
+    "operators in place": """
+base = (64, 128)
+wide = base
+wide += (256,)
+many = same = [1]
+same += [2]
+same *= 2
+some = other = {"a": 1}
+other |= {"b": 2}
+net = Net(base, wide, many, some)
+""",
+    "an assignment in a comprehension": """
+total = 0
+xs = [total := total + w for w in (1, 2, 3)]
+net = Net(total, xs)
+""",
+    "a long map": "net = Net(sum(list(map(lambda i: i, range(300)))))\n",
+    "kinds of values": """
+import numbers
+from collections.abc import Iterable
+net = Net(isinstance(3, numbers.Integral), isinstance("a", Iterable), isinstance("a", numbers.Number),
+          isinstance([], Iterable))
+""",
+    "identity": """
+x, y = 1, True
+net = Net(x is True, x == True, y is True)
+""",
+    "formats": """
+w, n = 4, "a"
+net = Net(f"{7:0{w}d}", f"{n!r}", f"{3.14159:.2f}", f"{n=}")
+""",
+}
+_NAMES: dict[str, str | Files] = {
+    "a global name": """
+DIM = 64
+def setup():
+    global DIM
+    DIM = 128
+setup()
+net = Net(DIM)
+""",
+    "a nonlocal name": """
+def main():
+    dim = 64
+    def grow():
+        nonlocal dim
+        dim = 128
+    grow()
+    return Net(dim)
+main()
+""",
+}
+_NAMESPACES: dict[str, str | Files] = {
+    "attributes with a default": {
+        "net.py": """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.width, self.scale = args.width, getattr(args, "scale", 2)
+        self.depth = args.depth if hasattr(args, "depth") else 3
+        try:
+            self.heads = args.heads
+        except AttributeError:
+            self.heads = 4
+
+    def forward(self, x):
+        return x
+""",
+        "train.py": """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--width", type=int, default=8)
+net = Net(p.parse_args())
+""",
+    },
+}
+KNOWN: dict[str, str | Files] = {**_BRANCHES, **_PYTHON, **_NAMES, **_NAMESPACES}
+UNKNOWN: dict[str, str | Files] = {
+    "a list of a loop": """
+dims = []
+for _ in range(len(sys.argv)):
+    dims.append(64)
+net = Net(dims)
+""",
+    "a number of a loop": """
+dim = 8
+for _ in range(len(sys.argv)):
+    dim = dim * 2
+net = Net(dim)
+""",
+    "a flag beside an optional import": """
+try:
+    import flash_attn_nope
+    HAS = True
+except ImportError:
+    HAS = False
+net = Net(flash=HAS)
+""",
+    "a method that is not read": """
+dims = [1, 2]
+dims.__setitem__(0, 5)
+net = Net(dims)
+""",
+}
