@@ -141,6 +141,98 @@ def main():
 main()
 """,
 }
+_NAMES |= {
+    "stars": {
+        "a.py": "DIM = 3\nOWN = 3\n",
+        "b.py": "DIM = 64\n",
+        "train.py": "OWN = 5\nfrom a import *\nfrom b import *\nnet = Net(DIM, OWN)\n",
+    },
+    "a star in another file": {
+        "a.py": "DIM = 3\n",
+        "b.py": "DIM = 64\n",
+        "both.py": "from a import *\nfrom b import *\n",
+        "train.py": "import both\nnet = Net(both.DIM)\n",
+    },
+    "a function that is defined twice": {
+        "parts.py": "def width():\n    return 1\n\n\ndef width():\n    return 2\n",
+        "train.py": """
+from parts import width
+def build():
+    return Net(1)
+def build():
+    return Net(width())
+net = build()
+""",
+    },
+    "a property with a setter": """
+class Config:
+    @property
+    def width(self):
+        return 8
+    @width.setter
+    def width(self, value):
+        pass
+net = Net(Config().width)
+""",
+    "bases with a common one": """
+class A: width = 1
+class B(A): pass
+class C(A): width = 2
+class D(B, C): pass
+net = Net(D().width, D.width)
+""",
+    "defaults of the time of the definition": {
+        "parts.py": "W = 64\ndef width(w=W):\n    return w\nW = 128\n",
+        "train.py": """
+from parts import width
+W = 8
+def build(w=W, acc=[]):
+    acc.append(width())
+    return Net(w, acc)
+W = 16
+build()
+""",
+    },
+    "the main part of an imported file": {
+        "config.py": "DIM = 64\nif '__main__' == __name__:\n    DIM = 3\n",
+        "train.py": "from config import DIM\nnet = Net(DIM)\n",
+    },
+}
+_CLASSES: dict[str, str | Files] = {
+    "what a data class computes from its fields": """
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+@dataclass
+class Config:
+    dim: int = 8
+    head_dim: int = field(init=False)
+    mult: InitVar[int] = 2
+    _: KW_ONLY
+    heads: int = 4
+    def __post_init__(self, mult):
+        self.dim *= mult
+        self.head_dim = self.dim // self.heads
+net = Net(Config(16, 3, heads=2))
+""",
+    "what is set later": """
+from dataclasses import dataclass
+@dataclass
+class Config:
+    dim: int = 8
+    vocab: int = 100
+    def __post_init__(self):
+        self.vocab += 1
+config = Config(vocab=50)
+config.dim = 16
+net = Net(config)
+""",
+    "a shallow copy": """
+import copy
+a = {"x": {"y": 1}}
+b = copy.copy(a)
+b["x"]["y"], b["z"] = 2, 3
+net = Net(a)
+""",
+}
 _NAMESPACES: dict[str, str | Files] = {
     "attributes with a default": {
         "net.py": """from torch import nn
@@ -167,7 +259,7 @@ net = Net(p.parse_args())
 """,
     },
 }
-KNOWN: dict[str, str | Files] = {**_BRANCHES, **_PYTHON, **_NAMES, **_NAMESPACES}
+KNOWN: dict[str, str | Files] = {**_BRANCHES, **_PYTHON, **_NAMES, **_CLASSES, **_NAMESPACES}
 UNKNOWN: dict[str, str | Files] = {
     "a list of a loop": """
 dims = []

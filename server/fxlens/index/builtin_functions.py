@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ast
-import collections.abc
-import numbers
 from collections.abc import Callable, Hashable, Iterator
-from os import PathLike
-from pathlib import PurePath
 from typing import Any, cast
 
-from . import configs, methods
+from . import configs, kinds, methods
 from . import values as v
 from .machine import MOST_ITEMS, Machine
 from .naming import name_of
@@ -289,76 +285,6 @@ def _globals(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]
     return machine.new_dict(found, whole=False)
 
 
-def _isinstance(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) != 2:
-        return None
-    kinds = args[1].items if isinstance(args[1], v.Sequence) else [args[1]]
-    answers = [_is_a(machine, args[0], kind) for kind in kinds]
-    if True in answers:
-        return v.Const(True)
-    return None if None in answers else v.Const(False)
-
-
-_TYPES = {
-    "int": int, "float": float, "str": str, "bool": bool, "bytes": bytes, "list": list, "tuple": tuple, "dict": dict,
-    "set": set, "complex": complex,
-}  # fmt: skip
-_KINDS = {
-    **_TYPES, "object": object, "slice": slice, "PurePath": PurePath, "Path": PurePath, "PathLike": PathLike,
-    "NoneType": type(None), "type": type, "List": list, "Tuple": tuple, "Dict": dict, "Set": set,
-    "frozenset": frozenset,
-    **{name: getattr(numbers, name) for name in numbers.__all__},
-    **{name: getattr(collections.abc, name) for name in collections.abc.__all__ if name != "ByteString"},
-}  # fmt: skip
-_OF_PYTHON = ("builtins.", "collections.", "numbers.", "typing.", "types.", "pathlib.", "os.")
-_EXAMPLES: dict[str, Any] = {"list": [], "tuple": (), "set": set(), "dict": {}}
-
-
-def _is_a(machine: Machine, value: v.Value, kind: v.Value) -> bool | None:
-    if isinstance(kind, v.External):
-        short = kind.name.rpartition(".")[2]
-        if isinstance(value, (v.Const, v.Sequence)) or (isinstance(value, v.Mapping) and value.kind == "dict"):
-            if not kind.name.startswith(_OF_PYTHON):
-                return False
-            data = value.value if isinstance(value, v.Const) else _EXAMPLES[value.kind]
-            wanted = _KINDS.get(short)
-            return None if wanted is None else isinstance(data, wanted)
-        if isinstance(value, v.Mapping):
-            return short not in _TYPES
-        if isinstance(value, (v.Class, v.Function, v.Partial)):
-            return short in ("Callable", "type", "partial", "FunctionType")
-        if isinstance(value, v.Object):
-            names = {each.name for each in machine.symbols.mro(value.kind.symbol) if each.kind == "external"}
-            if kind.name == "torch.nn.Module":
-                return machine.symbols.is_module(value.kind.symbol)
-            return kind.name in names or (None if short[:1].isupper() and short not in ("Path", "Tensor") else False)
-        return None
-    if isinstance(kind, v.Class):
-        if isinstance(value, v.Object):
-            return kind.symbol in machine.symbols.mro(value.kind.symbol)
-        return False if isinstance(value, (v.Const, v.Sequence)) else None
-    return None
-
-
-def _issubclass(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) != 2:
-        return None
-    kind, base = args
-    if isinstance(kind, v.Class) and isinstance(base, v.Class):
-        return v.Const(base.symbol in machine.symbols.mro(kind.symbol))
-    if isinstance(kind, v.Class) and isinstance(base, v.External) and base.name == "torch.nn.Module":
-        return v.Const(machine.symbols.is_module(kind.symbol))
-    return None
-
-
-def _type(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) == 1 and isinstance(args[0], v.Object):
-        return args[0].kind
-    if len(args) == 1 and isinstance(args[0], v.Const) and type(args[0].value).__name__ in _TYPES:
-        return v.External(f"builtins.{type(args[0].value).__name__}")
-    return None
-
-
 def _eval(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     if args and isinstance(args[0], v.Const) and isinstance(args[0].value, str) and len(args[0].value) < 1000:
         try:
@@ -390,8 +316,9 @@ TABLE: dict[str, Handler] = {
         "len": _len, "list": _remade("list"), "tuple": _remade("tuple"), "set": _remade("set"), "dict": _dict,
         "range": _range, "enumerate": _enumerate, "zip": _zip, "map": _map, "filter": _filter, "sorted": _sorted,
         "getattr": _getattr, "setattr": _setattr, "hasattr": _hasattr, "vars": _vars, "locals": _vars,
-        "globals": _globals, "isinstance": _isinstance, "type": _type, "eval": _eval, "next": _next, "iter": first,
-        "issubclass": _issubclass, "min": _extreme(False), "max": _extreme(True),
+        "globals": _globals, "isinstance": kinds.is_instance, "type": kinds.type_of, "eval": _eval, "next": _next,
+        "iter": first,
+        "issubclass": kinds.is_subclass, "min": _extreme(False), "max": _extreme(True),
         "print": nothing, "open": configs.opened, "exec": nothing, "reversed": _reversed,
     }.items()},
     "inspect.getmembers": _getmembers,

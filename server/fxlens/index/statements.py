@@ -123,9 +123,12 @@ class Statements(Machine):
         facts = self.symbols.facts.get(source or "")
         if source is None or facts is None or not self._is_module_level():
             return  # resolved through the facts when a name is read
-        for name in (*facts.imports, *facts.assigned):
-            if not name.startswith("_") and (symbol := self.symbols.lookup(source, name)) is not None:
-                self.frame.names.setdefault(name, symbol)
+        kinds, functions = self.symbols.classes(source), self.symbols.scopes(source)
+        for name in (*facts.imports, *facts.assigned, *kinds, *functions):
+            if name[:1] in ("_", "") or "." in name:
+                continue
+            if (symbol := self.symbols.lookup(source, name)) is not None:
+                self.frame.names[name] = symbol
 
     def _is_module_level(self) -> bool:
         return not self.frame.name
@@ -137,20 +140,31 @@ class Statements(Machine):
         (self.frame.names if elsewhere is None else elsewhere)[name] = value
 
     def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if self._is_module_level():
-            self.frame.names[node.name] = Symbol("function", self.frame.file, node.name)
-            return
-        name = f"{self.frame.name}.<locals>.{node.name}"
-        self.frame.names[node.name] = v.Function(self.frame.file, name, node, self.frame.names)
+        defaults = self._defaults(node.args)
+        if not self._is_module_level():
+            name = f"{self.frame.name}.<locals>.{node.name}"
+            made: Any = v.Function(self.frame.file, name, node, self.frame.names, defaults=defaults)
+        elif defaults or self.workspace.node(self.frame.file, node.name) is not node:
+            made = v.Function(self.frame.file, node.name, node, defaults=defaults)
+        else:
+            made = Symbol("function", self.frame.file, node.name)
+        self._bind(node.name, made)
+
+    def _defaults(self, arguments: ast.arguments) -> dict[str, v.Value]:
+        """The defaults of parameters, which Python evaluates once; without constants, which are always the same."""
+        plain = [*arguments.posonlyargs, *arguments.args]
+        pairs = [*zip(plain[::-1], arguments.defaults[::-1], strict=False)]
+        pairs += [(each, node) for each, node in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if node]
+        return {each.arg: self.value(node) for each, node in pairs if not isinstance(node, ast.Constant)}
 
     do_AsyncFunctionDef = do_FunctionDef
 
     def do_ClassDef(self, node: ast.ClassDef) -> None:
         if self._is_module_level():
-            self.frame.names[node.name] = Symbol("class", self.frame.file, node.name)
+            self._bind(node.name, Symbol("class", self.frame.file, node.name))
             return
         symbol = Symbol("class", self.frame.file, f"{self.frame.name}.<locals>.{node.name}")
-        self.frame.names[node.name] = v.Class(symbol, self.frame.names)
+        self._bind(node.name, v.Class(symbol, self.frame.names))
 
     def do_Global(self, node: ast.Global) -> None:
         self.frame.elsewhere.update(dict.fromkeys(node.names, self.names_of(self.frame.file)))
@@ -227,7 +241,8 @@ class Statements(Machine):
         names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
         if names & {"backward", "zero_grad"}:
             return 0
-        return _STEPS_PER_LOOP * 8 if self.workspace.interesting(node) else _STEPS_PER_LOOP
+        builds = "append" in names or self.workspace.interesting(node)
+        return _STEPS_PER_LOOP * 8 if builds else _STEPS_PER_LOOP
 
     def do_While(self, node: ast.While) -> str | None:
         before = self.steps

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import bounded, captures, configured, documents, embedded, files, runs
-from .facts import Facts
+from .facts import Facts, replaces
 from .machine import Names
 from .modules import Modules
 from .symbols import Symbol, Symbols
@@ -394,18 +394,19 @@ def _rank(path: str, root: str) -> tuple[bool]:
 
 
 def _definitions(tree: ast.Module) -> dict[str, ast.AST]:
+    """Of several definitions of a name, the last one of the same block, else the first."""
     found: dict[str, ast.AST] = {}
-    stack: list[tuple[Any, str]] = [(node, "") for node in reversed(tree.body)]
+    stack: list[tuple[Any, str, bool]] = [(node, "", True) for node in reversed(tree.body)]
     while stack:
-        node, prefix = stack.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.setdefault(prefix + node.name, node)
-            inner = f"{prefix}{node.name}.<locals>."
-        elif isinstance(node, ast.ClassDef):
-            found.setdefault(prefix + node.name, node)
-            inner = f"{prefix}{node.name}."
-        else:
-            inner = prefix
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            stack += [(each, inner) for each in reversed(getattr(node, name, None) or []) if isinstance(each, ast.AST)]
+        node, prefix, always = stack.pop()
+        inner, defines = prefix, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        if defines:
+            name = prefix + node.name
+            if always and name in found and replaces(node):
+                found = {each: old for each, old in found.items() if not f"{each}.".startswith(f"{name}.")}
+            found.setdefault(name, node)
+            inner = f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>."
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = [each for each in getattr(node, part, None) or [] if isinstance(each, ast.AST)]
+            stack += [(each, inner, defines) for each in reversed(below)]
     return found
