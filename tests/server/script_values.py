@@ -259,7 +259,63 @@ net = Net(p.parse_args())
 """,
     },
 }
-KNOWN: dict[str, str | Files] = {**_BRANCHES, **_PYTHON, **_NAMES, **_CLASSES, **_NAMESPACES}
+_SETTINGS: dict[str, str | Files] = {
+    "options of a command line": """
+import argparse, ast
+p = argparse.ArgumentParser()
+p.set_defaults(depth=7, other=8)
+p.add_argument("--depth", type=int, default=2)
+p.add_argument("--other", type=int)
+p.add_argument("--flag", action=argparse.BooleanOptionalAction, default=True)
+p.add_argument("--many", action="append", type=int)
+p.add_argument("--c", action="store_const", const=5, default=1)
+p.add_argument("-v", action="count", default=0)
+p.add_argument("--pair", nargs=2, type=int, default=[1, 2])
+p.add_argument("--dims", type=ast.literal_eval, default="[64, 128]")
+p.add_argument("--s", type=lambda s: [int(x) for x in s.split(",")], default="1,2")
+p.add_argument("arch")
+p.add_argument("name", nargs="?", default="x")
+a = p.parse_args(["--no-flag", "--many", "3", "--many=4", "small", "--c", "-v", "-v", "--pair", "3", "4"])
+net = Net(a.depth, a.other, a.flag, a.many, a.c, a.v, a.pair, a.dims, a.s, a.arch, a.name)
+""",
+    "a subcommand": """
+import argparse
+p = argparse.ArgumentParser()
+commands = p.add_subparsers(dest="command")
+commands.add_parser("test").add_argument("--width", type=int, default=1)
+commands.add_parser("train").add_argument("--width", type=int, default=2)
+a = p.parse_args(["train", "--width", "3"])
+net = Net(a.command, a.width)
+""",
+    "texts of configurations": {
+        "configs/config.json": '{"dim": 999}',
+        "train.py": """
+import ast, json
+net = Net(json.loads('{"dim": 3}')["dim"], ast.literal_eval("[1]"))
+""",
+    },
+    "a file beside the script": {
+        "configs/config.json": '{"dim": 999}',
+        "config.json": '{"dim": 3}',
+        "train.py": "import json\nnet = Net(json.load(open('config.json'))['dim'])\n",
+    },
+}
+TEXTS: dict[str, Files] = {
+    "references": {
+        "conf.yaml": "model:\n  dim: 8\n  hid: ${model.dim}\n  z: ${.dim}\n  l: [1, 2]\n  e: ${model.l[0]}\n"
+        "  r: '${eval:2*3}'\n",
+        "train.py": "from omegaconf import OmegaConf\nm = OmegaConf.load('conf.yaml').model\n"
+        "net = Net(m.hid, m.z, m.e, m.r)\n",
+    },
+    "texts in place of files": {
+        "configs/config.yaml": "dim: 999\n",
+        "train.py": "import yaml\nfrom omegaconf import OmegaConf\n"
+        "net = Net(yaml.safe_load('dim: 3')['dim'], OmegaConf.create('dim: 4').dim)\n",
+    },
+}
+"""Scripts that need packages; ``SAID`` has the texts of the constructions."""
+SAID = {"references": "Net(8, 8, 1, __hole__('r'))", "texts in place of files": "Net(3, 4)"}
+KNOWN: dict[str, str | Files] = {**_BRANCHES, **_PYTHON, **_NAMES, **_CLASSES, **_NAMESPACES, **_SETTINGS}
 UNKNOWN: dict[str, str | Files] = {
     "a list of a loop": """
 dims = []
@@ -280,6 +336,13 @@ try:
 except ImportError:
     HAS = False
 net = Net(flash=HAS)
+""",
+    "a conversion that is not known": """
+import argparse
+import somewhere
+p = argparse.ArgumentParser()
+p.add_argument("--dims", type=somewhere.parse, default="[64, 128]")
+net = Net(p.parse_args().dims)
 """,
     "a method that is not read": """
 dims = [1, 2]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from fxlens.host.index_client import IndexClient
-from script_values import KNOWN, UNKNOWN
+from script_values import KNOWN, SAID, TEXTS, UNKNOWN
 
 NET = """from torch import nn
 
@@ -28,7 +28,8 @@ class Net(nn.Module):
         return x
 """
 FILES = {
-    name: files if isinstance(files, dict) else {"train.py": files} for name, files in {**KNOWN, **UNKNOWN}.items()
+    name: files if isinstance(files, dict) else {"train.py": files}
+    for name, files in {**KNOWN, **UNKNOWN, **TEXTS}.items()
 }
 
 
@@ -109,3 +110,8 @@ def test_arguments_are_those_of_the_script(root: Path, said: dict[str, dict[str,
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_what_is_not_known_is_a_hole(said: dict[str, dict[str, Any]], case: str):
     assert said[case]["holes"], said[case]["text"]
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_configurations_are_read_as_their_packages_do(said: dict[str, dict[str, Any]], case: str):
+    assert said[case]["text"] == SAID[case]

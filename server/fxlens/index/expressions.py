@@ -350,4 +350,6 @@ def _key(index: v.Value) -> Any:
 
 def _as_text(data: Any, conversion: int) -> Any:
     """``!r``, ``!s`` and ``!a`` of an f-string."""
-    return {ord("r"): repr, ord("s"): str, ord("a"): ascii}[conversion](data) if conversion > 0 else data
+    return (
+        (repr if conversion == ord("r") else ascii if conversion == ord("a") else str)(data) if conversion > 0 else data
+    )
