@@ -130,9 +130,9 @@ class Branches(Machine):
             ended = self._with_optional(node, importing)
         else:
             guards = _handler(node, _NO_ATTRIBUTE) is not None
-            self.guarded += guards
+            self.frame.guarded += guards
             ended = self.block(node.body)
-            self.guarded -= guards
+            self.frame.guarded -= guards
             if ended is None:
                 ended = self.block(node.orelse)
         for handler in node.handlers:

@@ -51,7 +51,7 @@ class Expressions(Machine):
 
     def miss(self, owner: v.Value, name: str) -> None:
         """Notes an attribute that a namespace lacks, where the code needs it."""
-        if isinstance(owner, v.Mapping) and name not in owner.items and not (self.dead or self.guarded):
+        if isinstance(owner, v.Mapping) and name not in owner.items and not (self.dead or self.frame.guarded):
             owner.missing[name] = None
 
     def of_Subscript(self, node: ast.Subscript) -> v.Value:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import captures, embedded
+from .definitions import replaces
 
 VERSION = 3
 """Increase it when the same text gives other facts, to invalidate those on disk."""
@@ -24,53 +25,13 @@ Import = tuple[str, int, str | None]
 """Module, level (dots before it), and the name taken from it (None: the module itself)."""
 
 # Packages that define nothing of the workspace; uses of them matter only if they capture a model.
-_INSTALLED = frozenset(
-    [
-        "torch",
-        "numpy",
-        "os",
-        "sys",
-        "math",
-        "typing",
-        "collections",
-        "functools",
-        "itertools",
-        "random",
-        "time",
-        "json",
-        "re",
-        "logging",
-        "warnings",
-        "copy",
-        "pathlib",
-        "torchvision",
-        "torchaudio",
-        "einops",
-        "tqdm",
-        "scipy",
-        "matplotlib",
-        "PIL",
-        "cv2",
-        "pandas",
-        "sklearn",
-        "transformers",
-        "timm",
-        "glob",
-        "datetime",
-        "subprocess",
-        "dataclasses",
-        "abc",
-        "contextlib",
-        "operator",
-        "types",
-        "unittest",
-        "pytest",
-        "wandb",
-        "tensorflow",
-        "jax",
-        "typing_extensions",
-    ]
-)
+_INSTALLED = frozenset({
+    "torch", "numpy", "os", "sys", "math", "typing", "collections", "functools", "itertools", "random", "time",
+    "json", "re", "logging", "warnings", "copy", "pathlib", "torchvision", "torchaudio", "einops", "tqdm", "scipy",
+    "matplotlib", "PIL", "cv2", "pandas", "sklearn", "transformers", "timm", "glob", "datetime", "subprocess",
+    "dataclasses", "abc", "contextlib", "operator", "types", "unittest", "pytest", "wandb", "tensorflow", "jax",
+    "typing_extensions",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,11 +308,6 @@ class _Reader:
             imports[name], target = target, old
         if (name, target) not in self.facts.also:
             self.facts.also += ((name, target),)
-
-
-def replaces(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """Whether a definition replaces an earlier one of the same block, other than as the setter of a property."""
-    return not any(getattr(each, "attr", "") in ("setter", "getter", "deleter") for each in node.decorator_list)
 
 
 def _fields(node: ast.ClassDef) -> list[str]:

@@ -51,6 +51,8 @@ class Frame:
     line: int = 0
     elsewhere: dict[str, Names] = field(default_factory=dict)
     """The scopes of names that are declared ``global`` or ``nonlocal``."""
+    guarded: int = 0
+    """The number of its enclosing ``try`` that handle a missing attribute."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,6 @@ class Machine:
         self.ways: list[ways.Way] = []  # the enclosing parts that may not be executed
         self.sure = True
         self.dead = 0  # the number of those that are not executed
-        self.guarded = 0  # the number of enclosing `try` that handle a missing attribute
         self.no_grad = 0
         self._memo: dict[int, v.Value] = {}
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import bounded, captures, configured, documents, embedded, files, runs
-from .facts import Facts, replaces
+from .definitions import definitions_of
+from .facts import Facts
 from .machine import Names
 from .modules import Modules
 from .symbols import Symbol, Symbols
@@ -161,7 +162,7 @@ class Workspace:
         """The statement that defines a class or function, by its qualified name."""
         tree = self.tree(path)
         if path not in self._nodes:
-            self._nodes[path] = _definitions(tree) if tree is not None else {}
+            self._nodes[path] = definitions_of(tree) if tree is not None else {}
         return self._nodes[path].get(name)
 
     def base_names(self, path: str) -> tuple[Names, set[str]]:
@@ -391,22 +392,3 @@ def _sets_names(path: str, facts: Facts) -> bool:
 def _rank(path: str, root: str) -> tuple[bool]:
     parts = os.path.relpath(path, root).split(os.sep)[:-1]
     return (not any(part.lower() in _CONFIG_FOLDERS for part in parts),)
-
-
-def _definitions(tree: ast.Module) -> dict[str, ast.AST]:
-    """Of several definitions of a name, the last one of the same block, else the first."""
-    found: dict[str, ast.AST] = {}
-    stack: list[tuple[Any, str, bool]] = [(node, "", True) for node in reversed(tree.body)]
-    while stack:
-        node, prefix, always = stack.pop()
-        inner, defines = prefix, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        if defines:
-            name = prefix + node.name
-            if always and name in found and replaces(node):
-                found = {each: old for each, old in found.items() if not f"{each}.".startswith(f"{name}.")}
-            found.setdefault(name, node)
-            inner = f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>."
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-            below = [each for each in getattr(node, part, None) or [] if isinstance(each, ast.AST)]
-            stack += [(each, inner, defines) for each in reversed(below)]
-    return found
