@@ -71,6 +71,7 @@ HOSTILE = {
     "a list that grows in place": {
         "t.py": "from {name}.net import Net\nx = [1]\n" + "x += x\n" * 40 + "x *= 4096\nNet(x)\n"
     },
+    "a list put into itself": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x[0:0] = x\n" * 40 + "Net(x)\n"},
     "a list displayed twice": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x = [*x, *x]\n" * 40 + "Net(x)\n"},
     "arguments passed on twice": {
         "t.py": "from {name}.net import Net\ndef f(*a):\n    return a\nx = [1]\n" + "x = f(*x, *x)\n" * 40 + "Net(x)\n"

@@ -24,6 +24,7 @@ if len(sys.argv) < 3:
     net = Net(w)
 """,
     "a function called in a branch": """
+names = ["a"]
 def build(w):
     w = w * 2
     return Net(w)

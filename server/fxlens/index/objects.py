@@ -226,7 +226,10 @@ class Objects(Machine):
             if isinstance(base, v.Mapping):
                 base.items[key] = value
             elif isinstance(key, slice):
-                base.items[key] = self.known_items(value)
+                items = self.known_items(value)
+                if len(base.items) + len(items) > v.MOST_TEXT:
+                    raise v.Unknown
+                base.items[key] = items
             else:
                 base.items[key] = value
         except (v.Unknown, TypeError, ValueError, IndexError):
