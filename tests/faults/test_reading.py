@@ -71,10 +71,15 @@ HOSTILE = {
     "a list that grows in place": {
         "t.py": "from {name}.net import Net\nx = [1]\n" + "x += x\n" * 40 + "x *= 4096\nNet(x)\n"
     },
+    "a list put into itself": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x[0:0] = x\n" * 40 + "Net(x)\n"},
     "a list displayed twice": {"t.py": "from {name}.net import Net\nx = [1]\n" + "x = [*x, *x]\n" * 40 + "Net(x)\n"},
     "arguments passed on twice": {
         "t.py": "from {name}.net import Net\ndef f(*a):\n    return a\nx = [1]\n" + "x = f(*x, *x)\n" * 40 + "Net(x)\n"
     },
+    "a module of Python that is changed": {
+        "t.py": "import math\nfrom {name}.net import Net\nNet(math.__delattr__('inf'), math.__setattr__('pi', 3))\n"
+    },
+    "a factorial": {"t.py": "import math\nfrom {name}.net import Net\nNet(math.factorial(10_000_000) % 7)\n"},
     "surrogates": {"t.py": "from {name}.net import Net\nNet('\\ud800')\n"},
 }
 
@@ -117,8 +122,8 @@ def test_an_index_that_waits_for_a_processor_is_not_taken_for_stuck(report):
 
 
 QUICK = """
-from fxlens.index import configs, index, workspace
-for each in (service, configs, index, workspace):
+from fxlens.index import answers, configs, index, workspace
+for each in (service, answers, configs, index, workspace):
     for name in [name for name in vars(each) if name.startswith("_SECONDS")]:
         setattr(each, name, getattr(each, name) / 5)
 """
@@ -150,6 +155,39 @@ def test_no_text_stops_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     texts, same = asyncio.run(ask())
     assert texts[0] == "Net(7)" and same
     report(tries=len(HOSTILE), outcome="passed over, the others are answered")
+
+
+SLOW = """
+read = index.read
+
+def slowly(workspace, entry):
+    while entry.file.endswith("slow.py"):
+        pass
+    return read(workspace, entry)
+
+index.read = slowly
+"""
+
+
+def test_what_is_known_of_a_class_by_the_time_that_is_left_counts(tmp_path: Path, monkeypatch, report):
+    """Two scripts that take too long, one before and one after the one that says how the class is constructed."""
+    for name in ("a_slow.py", "b.py", "c_slow.py"):
+        (tmp_path / name).write_text("from good import Net\n\nnet = Net(7)\n")
+    (tmp_path / "good.py").write_text(NET)
+    start = index_client._START.replace("service.main", f"{QUICK}{SLOW}service.main")
+    monkeypatch.setattr(index_client, "_START", start)
+
+    async def ask() -> list[str]:
+        client = IndexClient(str(tmp_path))
+        await client.start()
+        try:
+            answer = await asyncio.wait_for(client.answers(str(tmp_path / "good.py")), 60)
+            return [each["text"] for each in answer["answers"]["Net"]["constructions"]]
+        finally:
+            await client.close()
+
+    assert asyncio.run(ask()) == ["Net(7)"]
+    report(tries=2, outcome="the third script counts")
 
 
 def test_the_index_is_started_again_and_what_waits_for_it_is_bounded(tmp_path: Path, report):

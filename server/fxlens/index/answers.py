@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxlens.sources.notebook import place_of
 
-from . import captures, inputs, matching, roles
+from . import bounded, captures, inputs, matching, roles
 from .embedded import EXAMPLES
 from .entries import entries, mentions
 from .machine import Event
@@ -25,6 +25,7 @@ _MOST_ENTRIES = 10
 _MOST_EXAMPLES = 6
 _MOST_AT_PLACE = 3
 _ENOUGH = 3
+_SECONDS = 2.5  # for all readings of one class
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,7 @@ class _Search:
 
     def answer(self) -> Answer:
         found, kind, workspace = self.found, self.kind, self.index.workspace
-        for entry in self._entries():
-            run = self.index.run(entry)
-            for event in run.events:
-                self._take(event)
-            if roles.is_test(entry.file) <= roles.is_test(kind.file) and roles.alone(run, kind, sure=False):
-                self.alone.append((entry, roles.alone(run, kind)))
+        bounded.within(_SECONDS, self._read, None)
         for path, scope in mentions(workspace, kind):
             owner = Symbol("class", path, scope.partition(".<locals>.")[0].rpartition(".")[0])
             if owner.name and owner != kind and workspace.symbols.is_module(owner):
@@ -122,6 +118,15 @@ class _Search:
         if found.aside:
             found.root = False
         return found
+
+    def _read(self) -> None:
+        """Reads what leads to the class. What is found by the time that is left counts."""
+        for entry in self._entries():
+            run = self.index.run(entry)
+            for event in run.events:
+                self._take(event)
+            if roles.is_test(entry.file) <= roles.is_test(self.kind.file) and roles.alone(run, self.kind, sure=False):
+                self.alone.append((entry, roles.alone(run, self.kind)))
 
     def _entries(self) -> Iterator[Entry]:
         leading, naming = entries(self.index.workspace, self.kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import values as v
@@ -20,6 +20,31 @@ class Argument:
     nargs: Any = None
     flags: tuple[str, ...] = ()
     constant: v.Value | None = None
+    action: str = ""
+
+    @property
+    def is_positional(self) -> bool:
+        return bool(self.flags) and not self.flags[0].startswith("-")
+
+    def given(self, machine: Machine, old: v.Value, flag: str, texts: list[str]) -> v.Value:
+        """The value after ``flag`` and these texts on the command line."""
+        if self.action in ("store_true", "store_false", "store_const"):
+            return self.constant or v.NONE
+        if self.action == "BooleanOptionalAction":
+            return v.Const(flag in self.flags)
+        if self.action == "count":
+            number = old.value or 0 if isinstance(old, v.Const) else None
+            return v.Const(number + 1) if isinstance(number, int) else v.Hole("count")
+        if self.action not in ("", "store", "append", "extend", "append_const"):
+            return v.Hole("value")
+        values = [_converted(machine, self.kind, v.Const(text)) for text in texts]
+        is_one = self.nargs in (None, "?")
+        made = machine.new_list(values) if not is_one else values[0] if values else self.constant or old
+        if self.action in ("", "store"):
+            return made
+        before = [] if isinstance(old, v.Const) and old.value is None else machine.items_of(old)
+        more = machine.items_of(made) if self.action == "extend" else [self.constant or made]
+        return v.Hole("items") if before is None or more is None else machine.new_list([*before, *more])
 
 
 @dataclass
@@ -35,10 +60,7 @@ class Parser:
     named: dict[str, v.Value] = field(default_factory=dict)
 
     def copied(self, memo: dict[int, v.Value]) -> Parser:
-        arguments = {
-            name: Argument(v.copied(each.value, memo), each.kind, each.nargs, each.flags, each.constant)
-            for name, each in self.arguments.items()
-        }
+        arguments = {name: replace(each, value=v.copied(each.value, memo)) for name, each in self.arguments.items()}
         inner = [(name, parser.copied(memo)) for name, parser in self.inner]
         return Parser(
             self.origin, arguments, dict(self.defaults), inner, self.choice, list(self.classes), dict(self.named)
@@ -55,11 +77,11 @@ class Parser:
         name = _text(keywords.get("dest")) or _destination(flags)
         if name is None:
             return
-        action = _text(keywords.get("action")) or ""
+        action = _action(keywords.get("action"))
         if action in ("version", "help"):
             return
         positional = not flags[0].startswith("-") if flags else False
-        default = keywords.get("default")
+        default = keywords.get("default", self.defaults.get(name))
         constant = keywords.get("const")
         nargs = keywords.get("nargs")
         length = nargs.value if isinstance(nargs, v.Const) else None
@@ -79,15 +101,20 @@ class Parser:
             default = _converted(machine, kind, default)
         if isinstance(default, v.Hole):
             default = v.Hole(name)
-        self.arguments[name] = Argument(default, kind, length, flags, constant)
+        self.arguments[name] = Argument(default, kind, length, flags, constant, action)
 
     def namespace(self, machine: Machine, tokens: list[str]) -> v.Mapping:
         """The result of ``parse_args`` for these arguments."""
-        found: dict[Any, v.Value] = {name: each.value for name, each in self.arguments.items()}
-        found.update(self.defaults)
+        found: dict[Any, v.Value] = {**self.defaults, **{name: each.value for name, each in self.arguments.items()}}
         choices: list[v.Value] = []
-        for at, (name, parser) in enumerate(self.inner):
-            space = parser.namespace(machine, [])
+        inner, further = self.inner, []
+        for at, token in enumerate(tokens):
+            if any(token == name for name, _ in inner):
+                inner = sorted(inner, key=lambda each: each[0] != token)
+                tokens, further = tokens[:at], tokens[at + 1 :]
+                break
+        for at, (name, parser) in enumerate(inner):
+            space = parser.namespace(machine, further if at == 0 else [])
             for key, value in space.items.items():
                 if key == "func" or not isinstance(found.get(key, v.NONE), v.Const):
                     choices.append(value)
@@ -103,25 +130,41 @@ class Parser:
 
     def _override(self, machine: Machine, found: dict[Any, v.Value], tokens: list[str]) -> None:
         by_flag = {flag: (name, each) for name, each in self.arguments.items() for flag in each.flags}
-        at = 0
-        while at < len(tokens):
-            flag, _, value = tokens[at].partition("=")
-            at += 1
-            if flag not in by_flag or not flag.startswith("-"):
-                continue
-            name, argument = by_flag[flag]
-            if argument.constant is not None and not value and argument.nargs is None:
-                found[name] = argument.constant
-                continue
-            texts = [value] if value else []
-            while not value and at < len(tokens) and (not tokens[at].startswith("--")):
-                texts.append(tokens[at])
-                at += 1
-                if argument.nargs in (None, "?"):
-                    break
-            given = [_converted(machine, argument.kind, v.Const(text)) for text in texts]
-            many = argument.nargs not in (None, "?")
-            found[name] = machine.new_list(list(given)) if many else given[0] if given else found[name]
+        waiting = [(name, each) for name, each in self.arguments.items() if each.is_positional]
+        left = list(tokens)
+        while left:
+            flag, is_whole, text = left[0].partition("=")
+            texts = [text] if is_whole else []
+            if not _is_flag(flag):
+                if not waiting:
+                    return
+                name, argument = waiting.pop(0)
+            else:
+                left.pop(0)
+                known = by_flag.get(flag) or by_flag.get(flag.replace("--no-", "--", 1))
+                if known is None:
+                    continue
+                name, argument = known
+            if argument.action not in _WITHOUT_TEXT and not texts:
+                most = {None: 1, "?": 1}.get(argument.nargs, argument.nargs)
+                while left and not _is_flag(left[0]) and (not isinstance(most, int) or len(texts) < most):
+                    texts.append(left.pop(0))
+            made = argument.given(machine, found.get(name, v.NONE), flag, texts)
+            found[name] = v.Hole(name) if isinstance(made, v.Hole) else made
+
+
+_WITHOUT_TEXT = {"store_true", "store_false", "store_const", "append_const", "count", "BooleanOptionalAction"}
+
+
+def _is_flag(text: str) -> bool:
+    return text.startswith("-") and len(text) > 1 and not text[1].isdigit()
+
+
+def _action(value: v.Value | None) -> str:
+    """The name of an action; ``?`` for one that is not known."""
+    if isinstance(value, v.External):
+        return value.name.rpartition(".")[2]
+    return "" if value is None else _text(value) or "?"
 
 
 def _make(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
@@ -143,7 +186,7 @@ Method = Callable[[Machine, Parser, list[v.Value], dict[str, v.Value]], v.Value]
 
 
 def _add_argument(machine: Machine, parser: Parser, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
-    if machine.dead_since is None:
+    if not machine.dead:
         parser.add(machine, args, keywords)
     return v.NONE
 
@@ -322,11 +365,7 @@ def _destination(flags: tuple[str, ...]) -> str | None:
 
 
 def _converted(machine: Machine, kind: v.Value | None, text: v.Const) -> v.Value:
-    if isinstance(kind, (v.External, v.Function)):
-        made = machine.call(kind, [text], {}, ast.Constant(None))
-        if isinstance(made, (v.Const, v.Sequence, v.Mapping)):
-            return made
-    return text
+    return text if kind is None else machine.call(kind, [text], {}, ast.Constant(None))
 
 
 def _first_choice(choices: v.Value | None) -> v.Value | None:

@@ -7,12 +7,14 @@ is assumed (`elif args.model == "unet":`).
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from fxlens.sources.uses import is_main_guard
 
+from . import patterns, ways
 from . import values as v
 from .machine import Machine
 
@@ -37,51 +39,32 @@ class Branches(Machine):
         return None if ended == "raise" and taken is node.body else ended
 
     def _perhaps(self, node: ast.If) -> str | None:
-        """Reads both ways; known values are kept."""
-        if not node.orelse:
-            with self.perhaps(), self.assumed(node.test, True):
-                self.block(node.body)
-            return None
-        before = dict(self.frame.names)
-        with self.perhaps(), self.assumed(node.test, True):
-            first = self.block(node.body)
-        after = dict(self.frame.names)
-        self.frame.names.clear()
-        self.frame.names.update(before)
-        with self.perhaps(), self.assumed(node.test, False):
-            second = self.block(node.orelse)
-        if first in _ENDS and second in _ENDS:
-            return "return" if "return" in (first, second) else first
-        if first in _ENDS:
-            return None
-        if second in _ENDS:
-            self.frame.names.clear()
-            self.frame.names.update(after)
-            return None
-        for name, value in after.items():
-            old = self.frame.names.get(name)
-            if isinstance(old, v.Value) and isinstance(value, v.Value) and old is not value:
-                self.frame.names[name] = self.either(value, old)
-            elif old is None:
-                self.frame.names[name] = value
-        return None
+        """Reads both ways; of two known values, the usual one is kept."""
+        with self.way() as first, self.assumed(node.test, True):
+            ended = self.block(node.body)
+        with self.way() as second, self.assumed(node.test, False):
+            otherwise = self.block(node.orelse)
+        found = [(first, ended), (second, otherwise)]
+        return self._one_of(found if node.orelse else found[::-1])
 
     @contextmanager
     def assumed(self, test: ast.expr, holds: bool) -> Iterator[None]:
         """Assumes the condition of a branch for names and attributes while it is read."""
-        undo: list[tuple[Any, Any, Any]] = []
+        undo: list[tuple[Any, Any, Any, v.Value]] = []
         for node, value in _conditions(test, holds):
             self._assume(node, value, undo)
         try:
             yield
         finally:
-            for items, key, old in reversed(undo):
+            for items, key, old, made in reversed(undo):
+                if items.get(key) is not made:
+                    continue  # assigned since
                 if old is None:
-                    items.pop(key, None)
+                    del items[key]
                 else:
                     items[key] = old
 
-    def _assume(self, node: ast.expr, value: ast.expr | bool, undo: list[tuple[Any, Any, Any]]) -> None:
+    def _assume(self, node: ast.expr, value: ast.expr | bool, undo: list[tuple[Any, Any, Any, v.Value]]) -> None:
         made = v.Const(value) if isinstance(value, bool) else self.value(value)
         if not isinstance(made, v.Const):
             return
@@ -91,6 +74,7 @@ class Branches(Machine):
             items, key = self.frame.names, node.id
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             owner = self.value(node.value)
+            self.changes(owner)
             if isinstance(owner, v.Object):
                 items, key = owner.fields, node.attr if isinstance(node, ast.Attribute) else None
             elif isinstance(owner, v.Mapping):
@@ -105,31 +89,111 @@ class Branches(Machine):
         known = v.truth(old) if isinstance(old, v.Value) else None
         if isinstance(made.value, bool) and (isinstance(old, (v.Object, v.Class, v.Choice)) or known is made.value):
             return
-        undo.append((items, key, old))
+        undo.append((items, key, old, made))
         items[key] = made
 
-    def do_Match(self, node: ast.Match) -> None:
-        self.value(node.subject)
+    def do_Match(self, node: ast.Match) -> str | None:
+        subject = self.value(node.subject)
+        found: list[tuple[ways.Way, str | None]] = []
         for case in node.cases:
-            pattern = case.pattern
-            value = pattern.value if isinstance(pattern, ast.MatchValue) else None
-            test = ast.Compare(node.subject, [ast.Eq()], [value]) if value else ast.Constant(True)
-            with self.perhaps(), self.assumed(test, True):
-                self.block(case.body)
+            known = patterns.matches(self, case.pattern, subject)
+            if known is False:
+                if self.workspace.interesting(case):
+                    with self.not_taken(), self.assumed(_test(node.subject, case.pattern), True):
+                        self.block(case.body)
+                continue
+            with self.way() as way, self.assumed(_test(node.subject, case.pattern), True):
+                patterns.bind(self, case.pattern, subject)
+                guard = v.truth(self.value(case.guard)) if case.guard else True
+                ended = self.block(case.body) if guard is not False else None
+            if guard is not False:
+                found.append((way, ended))
+            if known and guard:
+                break
+        else:
+            found.insert(0, (ways.Way(0), None))  # none of them
+        return self._one_of(found)
+
+    def _one_of(self, found: list[tuple[ways.Way, str | None]]) -> str | None:
+        """After one of several ways, each with its end; the first is the usual one."""
+        going = [way.after for way, ended in found if ended not in _ENDS]
+        after = (going or [way.after for way, _ in found])[0]
+        for other in going[1:]:
+            after = ways.joined(after, other, self.chosen)
+        ways.apply(after)
+        ends = [ended for _, ended in found if ended in _ENDS]
+        return None if going else "return" if "return" in ends else ends[0]
 
     def do_Try(self, node: ast.Try) -> str | None:
-        ended = self.block(node.body)
-        if ended is None:
-            ended = self.block(node.orelse)
+        importing = _handler(node, _NO_IMPORT) if self._imports_optional(node.body) else None
+        if importing is not None:
+            ended = self._with_optional(node, importing)
+        else:
+            guards = _handler(node, _NO_ATTRIBUTE) is not None
+            self.frame.guarded += guards
+            ended = self.block(node.body)
+            self.frame.guarded -= guards
+            if ended is None:
+                ended = self.block(node.orelse)
         for handler in node.handlers:
             if ended == "raise":
                 ended = self.block(handler.body)
-            elif self.workspace.interesting(handler):
+            elif handler is not importing and self.workspace.interesting(handler):
                 with self.not_taken():
                     self.block(handler.body)
         return self.block(node.finalbody) or ended
 
     do_TryStar = do_Try
+
+    def _imports_optional(self, body: list[ast.stmt]) -> bool:
+        """Whether statements import a package that may not be installed."""
+        for node in body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                known = name.partition(".")[0] in _INSTALLED
+                if not known and self.symbols.modules.resolve(self.frame.file, 0, name) is None:
+                    return True
+        return False
+
+    def _with_optional(self, node: ast.Try, handler: ast.ExceptHandler) -> str | None:
+        """Which way an optional import goes is unknown, and so are the numbers and flags set there."""
+        with self.way() as there:
+            ended = self.block(node.body) or self.block(node.orelse)
+        with self.not_taken() as missing:
+            otherwise = self.block(handler.body)
+        if otherwise in _ENDS:
+            ways.apply(there.after)
+            return ended
+
+        def choose(name: Any, one: v.Value, other: v.Value) -> v.Value:
+            is_flag = isinstance(one, v.Const) and isinstance(other, v.Const) and one.value != other.value
+            return v.Hole(str(name)) if is_flag else self.either(one, other)
+
+        ways.apply(missing.after if ended in _ENDS else ways.joined(there.after, missing.after, choose))
+        return None
+
+
+_NO_IMPORT = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_NO_ATTRIBUTE = {"AttributeError", "Exception", "BaseException"}
+_INSTALLED = sys.stdlib_module_names | {"torch", "numpy"}
+
+
+def _handler(node: ast.Try, names: set[str]) -> ast.ExceptHandler | None:
+    """The first handler of one of these exceptions."""
+    for each in node.handlers:
+        kinds = each.type.elts if isinstance(each.type, ast.Tuple) else [each.type]
+        if any(kind is None or getattr(kind, "id", "") in names for kind in kinds):
+            return each
+    return None
+
+
+def _test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
+    """A condition that a case assumes."""
+    if isinstance(pattern, ast.MatchValue):
+        return ast.Compare(subject, [ast.Eq()], [pattern.value])
+    return ast.Constant(True)
 
 
 def _conditions(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, ast.expr | bool]]:

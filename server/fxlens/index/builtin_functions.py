@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterator
-from pathlib import PurePath
 from typing import Any, cast
 
-from . import configs
+from . import configs, kinds, methods
 from . import values as v
-from .machine import Machine
+from .machine import MOST_ITEMS, Machine
 from .naming import name_of
 from .symbols import Symbol
 
@@ -24,8 +23,8 @@ def _sum(many: Any, start: Any = 0) -> Any:
     return sum(many, start)
 
 
-def _round(number: Any, digits: Any = None) -> Any:
-    return round(number, digits if digits is None else max(digits, -400))  # round() computes 10**-digits
+def _round(number: Any, ndigits: Any = None) -> Any:
+    return round(number, ndigits if ndigits is None else max(ndigits, -400))  # round() computes 10**-digits
 
 
 _PURE: dict[str, Callable[..., Any]] = {
@@ -39,17 +38,18 @@ _MOST_RANGE = 4096
 
 def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     """The value of a call to a builtin that the table lacks or could not evaluate."""
-    if name in _PURE and not keywords:
+    if name in _PURE:
         try:
-            return v.lift(_PURE[name](*map(v.literal, args)), machine.tick())
+            given = {key: v.literal(each) for key, each in keywords.items()}
+            return v.lift(_PURE[name](*map(v.literal, args), **given), machine.tick())
         except v.Unknown:
             pass
         except ERRORS:
             return v.Hole(name_of(node))
     first = args[0] if args else None
-    if name in ("min", "max", "sum", "round", "abs") and args and all(map(_is_number, args)):
+    if not keywords and name in ("min", "max", "sum", "round", "abs") and args and all(map(_is_number, args)):
         return v.Apply(v.External(f"builtins.{name}"), args, {})
-    if name in ("int", "float", "str", "bool") and len(args) == 1 and first is not None and _is_number(first):
+    if not keywords and name in ("int", "float", "str", "bool") and len(args) == 1 and first and _is_number(first):
         return first if isinstance(first, v.Hole) else v.Apply(v.External(f"builtins.{name}"), args, {})
     return v.Hole(name_of(node) if name not in ("getattr", "open", "input") else name)
 
@@ -77,10 +77,12 @@ def _remade(kind: str) -> Handler:
     def make(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
         if not args:
             return machine.new_list([], kind)
-        items = machine.items_of(args[0])
+        items, whole = machine.items_of(args[0]), True
         if items is None and isinstance(args[0], v.Sequence):
-            return machine.new_list(list(args[0].items), kind, whole=False)
-        return None if items is None else machine.new_list(items, kind)
+            items, whole = list(args[0].items), False
+        if items is None:
+            return None
+        return machine.new_set(items, whole) if kind == "set" else machine.new_list(items, kind, whole)
 
     return make
 
@@ -131,17 +133,19 @@ def _zip(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], no
 
 def _map(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     items = machine.items_of(args[1]) if len(args) == 2 else None
-    return None if items is None else machine.new_list([machine.call(args[0], [x], {}, node) for x in items[:256]])
+    if items is None:
+        return None
+    found = [machine.call(args[0], [x], {}, node) for x in items[:MOST_ITEMS]]
+    return machine.new_list(found, whole=len(items) <= MOST_ITEMS)
 
 
 def _filter(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
     items = machine.items_of(args[1]) if len(args) == 2 else None
     if items is None:
         return None
-    answers = [
-        v.truth(machine.call(args[0], [x], {}, node)) if not _is_none(args[0]) else v.truth(x) for x in items[:256]
-    ]
-    return machine.new_list([x for x, yes in zip(items, answers, strict=False) if yes], whole=None not in answers)
+    answers = [v.truth(x if _is_none(args[0]) else machine.call(args[0], [x], {}, node)) for x in items[:MOST_ITEMS]]
+    whole = None not in answers and len(items) <= MOST_ITEMS
+    return machine.new_list([x for x, yes in zip(items, answers, strict=False) if yes], whole=whole)
 
 
 def _reversed(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
@@ -149,15 +153,28 @@ def _reversed(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value
     return None if items is None else machine.new_list(items[::-1])
 
 
-def _sorted(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    items = machine.items_of(args[0]) if args else None
-    if items is None or "key" in keywords:
-        return None
+def _sorted(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     try:
-        found = sorted(map(v.literal, items), reverse=bool(v.truth(keywords.get("reverse", v.Const(False)))))
-        return v.lift(found, machine.tick())
+        return machine.new_list(methods.sorted_values(machine, machine.known_items(args[0]), keywords))
     except (v.Unknown, *ERRORS):
-        return None
+        return v.Hole(name_of(node))
+
+
+def _extreme(backwards: bool) -> Handler:
+    """``min`` or ``max`` with a key; without, the call of plain data."""
+
+    def find(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
+        if "key" not in keywords:
+            return None
+        given = {"key": keywords["key"], "reverse": v.Const(backwards)}
+        try:
+            items = machine.known_items(args[0]) if len(args) == 1 else args
+            # Of equals, both take the first.
+            return methods.sorted_values(machine, items, given)[0] if items else keywords["default"]
+        except (v.Unknown, *ERRORS):
+            return v.Hole(name_of(node))
+
+    return find
 
 
 def _getattr(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
@@ -168,6 +185,8 @@ def _getattr(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]
             return _all_of(machine, owner, None)
         return v.Hole(name_of(node.args[1]) if isinstance(node, ast.Call) and len(node.args) > 1 else "getattr")
     found = machine.attribute(owner, name.value)
+    if len(args) == 2:
+        machine.miss(owner, name.value)
     if isinstance(owner, v.Module) and isinstance(found, (v.Class, v.Function)):
         return _all_of(machine, owner, found)
     if isinstance(found, v.Hole):
@@ -266,69 +285,6 @@ def _globals(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value]
     return machine.new_dict(found, whole=False)
 
 
-def _isinstance(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) != 2:
-        return None
-    kinds = args[1].items if isinstance(args[1], v.Sequence) else [args[1]]
-    answers = [_is_a(machine, args[0], kind) for kind in kinds]
-    if True in answers:
-        return v.Const(True)
-    return None if None in answers else v.Const(False)
-
-
-_TYPES = {
-    "int": int, "float": float, "str": str, "bool": bool, "bytes": bytes, "list": list, "tuple": tuple, "dict": dict,
-    "set": set, "complex": complex,
-}  # fmt: skip
-
-
-def _is_a(machine: Machine, value: v.Value, kind: v.Value) -> bool | None:
-    if isinstance(kind, v.External):
-        short = kind.name.rpartition(".")[2]
-        if isinstance(value, v.Const):
-            wanted = _TYPES.get(short)
-            if wanted is not None:
-                return isinstance(value.value, wanted)
-            return short in ("Path", "PurePath", "PathLike") if isinstance(value.value, PurePath) else short == "Number"
-        if isinstance(value, v.Sequence):
-            return short in (value.kind, "Sequence", "Iterable", "Collection", "Sized")
-        if isinstance(value, v.Mapping):
-            plain = value.kind == "dict"
-            return short in ("dict", "Mapping", "MutableMapping", "Dict") if plain else short not in _TYPES
-        if isinstance(value, (v.Class, v.Function, v.Partial)):
-            return short in ("Callable", "type", "partial", "FunctionType")
-        if isinstance(value, v.Object):
-            names = {each.name for each in machine.symbols.mro(value.kind.symbol) if each.kind == "external"}
-            if kind.name == "torch.nn.Module":
-                return machine.symbols.is_module(value.kind.symbol)
-            return kind.name in names or (None if short[:1].isupper() and short not in ("Path", "Tensor") else False)
-        return None
-    if isinstance(kind, v.Class):
-        if isinstance(value, v.Object):
-            return kind.symbol in machine.symbols.mro(value.kind.symbol)
-        return False if isinstance(value, (v.Const, v.Sequence)) else None
-    return None
-
-
-def _issubclass(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) != 2:
-        return None
-    kind, base = args
-    if isinstance(kind, v.Class) and isinstance(base, v.Class):
-        return v.Const(base.symbol in machine.symbols.mro(kind.symbol))
-    if isinstance(kind, v.Class) and isinstance(base, v.External) and base.name == "torch.nn.Module":
-        return v.Const(machine.symbols.is_module(kind.symbol))
-    return None
-
-
-def _type(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value | None:
-    if len(args) == 1 and isinstance(args[0], v.Object):
-        return args[0].kind
-    if len(args) == 1 and isinstance(args[0], v.Const) and type(args[0].value).__name__ in _TYPES:
-        return v.External(f"builtins.{type(args[0].value).__name__}")
-    return None
-
-
 def _eval(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
     if args and isinstance(args[0], v.Const) and isinstance(args[0].value, str) and len(args[0].value) < 1000:
         try:
@@ -339,7 +295,10 @@ def _eval(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], n
 
 
 def _next(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    if args and isinstance(args[0], v.Sequence) and args[0].items:
+    is_fresh = (
+        isinstance(node, ast.Call) and bool(node.args) and not isinstance(node.args[0], (ast.Name, ast.Attribute))
+    )
+    if is_fresh and args and isinstance(args[0], v.Sequence) and args[0].items:
         return args[0].items[0]
     return v.Hole(name_of(node.args[0]) if isinstance(node, ast.Call) and node.args else "next")
 
@@ -357,8 +316,10 @@ TABLE: dict[str, Handler] = {
         "len": _len, "list": _remade("list"), "tuple": _remade("tuple"), "set": _remade("set"), "dict": _dict,
         "range": _range, "enumerate": _enumerate, "zip": _zip, "map": _map, "filter": _filter, "sorted": _sorted,
         "getattr": _getattr, "setattr": _setattr, "hasattr": _hasattr, "vars": _vars, "locals": _vars,
-        "globals": _globals, "isinstance": _isinstance, "type": _type, "eval": _eval, "next": _next, "iter": first,
-        "issubclass": _issubclass, "print": nothing, "open": configs.opened, "exec": nothing, "reversed": _reversed,
+        "globals": _globals, "isinstance": kinds.is_instance, "type": kinds.type_of, "eval": _eval, "next": _next,
+        "iter": first,
+        "issubclass": kinds.is_subclass, "min": _extreme(False), "max": _extreme(True),
+        "print": nothing, "open": configs.opened, "exec": nothing, "reversed": _reversed,
     }.items()},
     "inspect.getmembers": _getmembers,
 }  # fmt: skip

@@ -4,6 +4,7 @@ the tables in `library` and `methods`."""
 from __future__ import annotations
 
 import ast
+from types import NoneType
 from typing import Any
 
 from . import configs, fields, library, methods
@@ -135,9 +136,10 @@ class Calls(Machine):
         depth, floor = len(self.frames), self.floor
         if not self._matters(node, args, keywords):
             self.floor = max(floor, self.steps - max(_STEPS_ASIDE, self.steps // _PART_ASIDE))
+        evaluated = self._evaluated(function)
         self.frames.append(frame)
         try:
-            names.update(self.bind(node.args, args, keywords))
+            names.update(self.bind(node.args, args, keywords, evaluated))
             if isinstance(node, ast.Lambda):
                 return self.value(node.body)
             ended = self.block(node.body)
@@ -172,7 +174,21 @@ class Calls(Machine):
             found = self.either(found, other)
         return found
 
-    def bind(self, arguments: ast.arguments, args: list[v.Value], keywords: dict[str, v.Value]) -> dict[str, v.Value]:
+    def _evaluated(self, function: v.Function) -> dict[str, v.Value]:
+        """The defaults of a function, from where its module or the function around it defines it."""
+        if function.defaults is None and function.owner is None and _has_defaults(function.node):
+            defined = self.names_of(function.file).get(function.name)
+            if isinstance(defined, v.Function) and defined.node.lineno == function.node.lineno:
+                return defined.defaults or {}
+        return function.defaults or {}
+
+    def bind(
+        self,
+        arguments: ast.arguments,
+        args: list[v.Value],
+        keywords: dict[str, v.Value],
+        evaluated: dict[str, v.Value],
+    ) -> dict[str, v.Value]:
         """The parameters of a function with their arguments; holes for missing ones."""
         plain = [*arguments.posonlyargs, *arguments.args]
         found: dict[str, v.Value] = {}
@@ -193,7 +209,7 @@ class Calls(Machine):
             if name in extra:
                 found[name] = extra.pop(name)
             elif name not in found:
-                found[name] = self._default(parameter, defaults.get(name))
+                found[name] = evaluated.get(name) or self._default(parameter, defaults.get(name))
         extra_whole = extra.pop(v.OPEN, None) is None
         if arguments.kwarg:
             found[arguments.kwarg.arg] = self.new_dict(extra, whole=extra_whole)
@@ -216,6 +232,11 @@ class Calls(Machine):
             return None
         value = self.value(annotation)
         return value if isinstance(value, v.Class) else None
+
+
+def _has_defaults(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether one of a function's parameters has a default other than a constant."""
+    return not all(isinstance(each, (ast.Constant, NoneType)) for each in (*node.args.defaults, *node.args.kw_defaults))
 
 
 def is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:

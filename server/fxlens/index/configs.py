@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -20,6 +21,7 @@ from .machine import Machine
 _MOST_VALUES = 20_000
 _SECONDS = 1.0  # for one composition: files and values may refer to each other repeatedly
 NOWHERE = ast.Constant(None)
+Handler = Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]
 
 
 @dataclass
@@ -48,6 +50,7 @@ def load(
     keywords: dict[str, v.Value],
     node: ast.expr,
     anything: tuple[str, ...] = documents.SUFFIXES,
+    kind: str = "dict",
 ) -> v.Value:
     """The data of a configuration file: the named one, or else one that has the requested keys."""
     path = _path_of(args[0] if args else next(iter(keywords.values()), None))
@@ -56,19 +59,28 @@ def load(
         data = machine.workspace.configuration(found)
         machine.files.add(found)
         if data is not None:
-            return machine.met(described(machine, data, origin=found))
+            return machine.met(described(machine, data, kind, found))
     suffixes = (os.path.splitext(path)[1],) if path and os.path.splitext(path)[1] else anything
     made = machine.new_dict({}, whole=False)
     made.sources = machine.workspace.configurations(machine.frame.file, suffixes)
     return made
 
 
-def _load_yaml(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    return load(machine, args, keywords, node)
+def _loads(suffix: str, kind: str = "dict") -> Handler:
+    """``json.loads(text)``, ``yaml.safe_load(file)``: the data of a text, or of a file that is open."""
+
+    def load_it(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+        text = args[0].value if args and isinstance(args[0], v.Const) else None
+        if not isinstance(text, str) or text.endswith(".toml"):  # `toml.load` takes a path, too
+            return load(machine, args, keywords, node)
+        data = bounded.within(_SECONDS, lambda: documents.parse(suffix, text), None)
+        return v.Hole("data") if data is None else described(machine, data, kind)
+
+    return load_it
 
 
 def _load_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
-    return _as_config(machine, [load(machine, args, keywords, node)], {}, node)
+    return _as_config(machine, [load(machine, args, keywords, node, kind="config")], {}, node)
 
 
 def from_file(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
@@ -81,9 +93,12 @@ def existing(machine: Machine, path: str) -> str | None:
     parts = [part for part in PurePath(path.replace("\\", "/")).parts if part not in (".", "..", "/")]
     if not parts:
         return None
-    candidates = machine.workspace.configurations(machine.frame.file, (os.path.splitext(path)[1],))
-    if path in candidates:
-        return path
+    workspace = machine.workspace
+    for folder in (os.path.dirname(machine.frame.file), workspace.root):
+        place = os.path.normpath(os.path.join(folder, path))
+        if place in workspace.configuration_files:
+            return place
+    candidates = workspace.configurations(machine.frame.file, (os.path.splitext(path)[1],))
     for length in range(len(parts), 0, -1):
         tail = os.sep.join(parts[-length:])
         matching = [each for each in candidates if each == tail or each.endswith(os.sep + tail)]
@@ -93,8 +108,13 @@ def existing(machine: Machine, path: str) -> str | None:
 
 
 def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "") -> v.Value:
-    """Plain data as a value, of bounded size."""
+    """Plain data as a value, of bounded size. In a configuration, texts may refer to other values."""
     left = [_MOST_VALUES]
+    is_config = kind == "config"
+    if is_config and isinstance(data, dict):
+        data = bounded.within(_SECONDS, partial(documents.interpolated, data), None)
+        if data is None:
+            return machine.new_dict({}, kind, whole=False, origin=origin)
 
     def lifted(item: Any, depth: int) -> v.Value:
         left[0] -= 1
@@ -103,7 +123,8 @@ def described(machine: Machine, data: Any, kind: str = "dict", origin: str = "")
         if isinstance(item, dict):
             inner: dict[Any, v.Value] = {}
             for key, each in item.items():
-                inner[key] = v.Hole(str(key)) if each == "???" else lifted(each, depth + 1)
+                unknown = each == "???" or (is_config and isinstance(each, str) and "${" in each)
+                inner[key] = v.Hole(str(key)) if unknown else lifted(each, depth + 1)
             return machine.new_dict(inner, kind, origin=origin)
         if isinstance(item, (list, tuple)):
             return machine.new_list([lifted(each, depth + 1) for each in item])
@@ -158,7 +179,7 @@ def composed(machine: Machine, folder: str | None, name: str) -> v.Value | None:
         data = documents.compose(opened_file, folder, name)
         if data is None:
             return None
-        return described(machine, documents.interpolated(data), "config", os.path.join(folder or "", name))
+        return described(machine, data, "config", os.path.join(folder or "", name))
 
     data = bounded.within(_SECONDS, compose, None)
     machine.files |= read
@@ -241,8 +262,8 @@ def instantiate(
         inner = {str(n): v for n, v in arguments.items.items()} if isinstance(arguments, v.Mapping) else {}
     function = target(machine, config.items[key])
     keywords = {**inner, **extra}
-    partial = config.items.get("_partial_")
-    if isinstance(partial, v.Const) and partial.value:
+    only_some = config.items.get("_partial_")
+    if isinstance(only_some, v.Const) and only_some.value:
         return v.Partial(function, [], keywords)
     positional = config.items.get("_args_")
     return machine.call(function, list(machine.items_of(positional) or ()) if positional else [], keywords, node)
@@ -255,7 +276,9 @@ def _as_config(machine: Machine, args: list[v.Value], keywords: dict[str, v.Valu
     """``OmegaConf.create(d)``, ``EasyDict(d)``, ``CfgNode()``."""
     first = args[0] if args else None
     if isinstance(first, v.Const) and isinstance(first.value, str):
-        return _load_config(machine, args, keywords, node) if "\n" not in first.value else v.Hole("config")
+        if first.value.endswith(documents.SUFFIXES):
+            return _load_config(machine, args, keywords, node)
+        return _loads(".yaml", "config")(machine, args, keywords, node) or v.Hole("config")
     if isinstance(first, (v.Class, v.Object)):
         first = _structured(machine, first, node)
     items: dict[Any, v.Value] = dict(first.items) if isinstance(first, v.Mapping) else {}
@@ -336,12 +359,12 @@ def _select(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value],
     return args[2] if isinstance(value, v.Hole) and len(args) > 2 else value
 
 
-Handler = Callable[[Machine, list[v.Value], dict[str, v.Value], ast.expr], v.Value | None]
 BY_NAME: dict[str, Handler] = {
-    **{f"yaml.{name}": _load_yaml for name in ("load", "safe_load", "full_load", "unsafe_load")},
-    **{f"ruamel.yaml.{name}": _load_yaml for name in ("load", "safe_load")},
-    **{f"{module}.{name}": _load_yaml for module in ("json", "toml", "tomllib", "tomli", "hjson", "json5", "simplejson")
-       for name in ("load", "loads")},
+    **{f"yaml.{name}": _loads(".yaml") for name in ("load", "safe_load", "full_load", "unsafe_load")},
+    **{f"ruamel.yaml.{name}": _loads(".yaml") for name in ("load", "safe_load")},
+    **{f"{module}.{name}": _loads(suffix) for suffix, modules in {
+        ".json": ("json", "hjson", "json5", "simplejson"), ".toml": ("toml", "tomllib", "tomli"),
+    }.items() for module in modules for name in ("load", "loads")},
     **{f"omegaconf.OmegaConf.{name}": handler for name, handler in {
         "load": _load_config, "create": _as_config, "structured": _as_config, "merge": _merge, "unsafe_merge": _merge,
         "to_container": _container, "to_object": _first, "from_cli": _empty, "from_dotlist": _empty, "select": _select,

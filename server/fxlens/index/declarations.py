@@ -142,7 +142,7 @@ def given_by_functions(workspace: Workspace, near: str) -> Iterator[Declared]:
 def _defaults(machine: Interpreter, kind: Symbol) -> dict[str, Value]:
     """The attributes of an instance constructed without arguments, as far as known."""
     if fields.declares_fields(machine.symbols, kind):
-        return {name: each for name, each in fields.declared(machine, Class(kind)) if each is not None}
+        return {each.name: each.default for each in fields.declared(machine, Class(kind)) if each.default is not None}
     fact = machine.symbols.classes(kind.file)[kind.name]
     named = machine.class_names_of(Class(kind))
     found = {name: each for name in fact.fields if isinstance(each := named.get(name), Value)}

@@ -177,9 +177,9 @@ def interpolated(data: dict[Any, Any]) -> dict[Any, Any]:
         if path.startswith("."):
             up = len(path) - len(path.lstrip("."))
             value: Any = owners[-up] if up <= len(owners) else None
-            names = path.lstrip(".").split(".")
         else:
-            value, names = data, path.split(".")
+            value = data
+        names = [name for name in re.split(r"[.\[\]]+", path) if name]
         for name in names:
             if isinstance(value, dict) and name in value:
                 value = value[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
@@ -42,7 +43,16 @@ class Expressions(Machine):
         return v.External(f"builtins.{node.id}") if node.id in _BUILTINS else v.Hole(node.id)
 
     def of_Attribute(self, node: ast.Attribute) -> v.Value:
-        return self.attribute(self.value(node.value), node.attr)
+        base = self.value(node.value)
+        found = self.attribute(base, node.attr)
+        if isinstance(found, v.Hole):
+            self.miss(base, node.attr)
+        return found
+
+    def miss(self, owner: v.Value, name: str) -> None:
+        """Notes an attribute that a namespace lacks, where the code needs it."""
+        if isinstance(owner, v.Mapping) and name not in owner.items and not (self.dead or self.frame.guarded):
+            owner.missing[name] = None
 
     def of_Subscript(self, node: ast.Subscript) -> v.Value:
         return self.item(self.value(node.value), self.value(node.slice))
@@ -62,11 +72,18 @@ class Expressions(Machine):
                     text += str(part.value)
                 else:
                     assert isinstance(part, ast.FormattedValue)
-                    text += format(v.literal(self.value(part.value)), _format_of(part))
+                    text += format(_as_text(v.literal(self.value(part.value)), part.conversion), self._format_of(part))
                 v.lift(text)  # if not too long
         except (v.Unknown, *PLAIN_ERRORS):
             return v.Hole("text")
         return v.Const(text)
+
+    def _format_of(self, part: ast.FormattedValue) -> str:
+        """Raises Unknown, also for very wide ones."""
+        text = "" if part.format_spec is None else v.literal(self.value(part.format_spec))
+        if _WIDE.search(text):
+            raise v.Unknown
+        return text
 
     def of_Lambda(self, node: ast.Lambda) -> v.Value:
         return v.Function(self.frame.file, f"{self.frame.name}.<lambda>", node, self.frame.names)
@@ -109,7 +126,7 @@ class Expressions(Machine):
                 whole = v.added(items, self.items_of(self.value(element.value))) and whole
             else:
                 items.append(self.value(element))
-        return self.new_list(items, kind, whole)
+        return self.new_set(items, whole) if kind == "set" else self.new_list(items, kind, whole)
 
     def of_Dict(self, node: ast.Dict) -> v.Value:
         items: dict[Any, v.Value] = {}
@@ -142,8 +159,7 @@ class Expressions(Machine):
     def of_SetComp(self, node: ast.SetComp) -> v.Value:
         made = self.of_ListComp(ast.ListComp(node.elt, node.generators))
         assert isinstance(made, v.Sequence)
-        made.kind = "set"
-        return made
+        return self.new_set(made.items, made.whole)
 
     def of_DictComp(self, node: ast.DictComp) -> v.Value:
         found: dict[Any, v.Value] = {}
@@ -167,14 +183,15 @@ class Expressions(Machine):
         first, rest = generators[0], generators[1:]
         items = self.items_of(self.value(first.iter))
         whole = items is not None and len(items) <= MOST_ITEMS
-        kept = dict(self.frame.names)
+        own = {part.id for part in ast.walk(first.target) if isinstance(part, ast.Name)}
+        kept = {name: self.frame.names[name] for name in own if name in self.frame.names}
         for item in (items or [])[:MOST_ITEMS] if items is not None else [v.Hole(name_of(first.target))]:
             self.assign(first.target, item)
             answers = [v.truth(self.value(test)) for test in first.ifs]
             if all(answer is not False for answer in answers):
                 whole = self._generate(rest, turn) and whole and None not in answers
-        for name in set(self.frame.names) - set(kept):
-            del self.frame.names[name]
+        for name in own - kept.keys():
+            self.frame.names.pop(name, None)
         self.frame.names.update(kept)
         return whole
 
@@ -294,12 +311,12 @@ class Expressions(Machine):
         if base.kind != "dict" and base.sources and configs.narrow(self, base, name):
             return base.items[name]
         if base.kind == "namespace" or (not hasattr(dict, name) and name not in _CONFIG_METHODS):
-            base.missing[name] = None
             return v.Hole(name)
         return v.Method(base, name)
 
 
 _NO_KEY = object()
+_WIDE = re.compile(r"\d{4}")
 _CONFIG_METHODS = {
     "clone", "freeze", "defrost", "merge_from_file", "merge_from_list", "merge_from_other_cfg", "to_dict", "merge",
     "set_new_allowed", "register_deprecated_key", "is_frozen", "to_container", "as_dict", "merge_from_dict", "lock",
@@ -331,12 +348,8 @@ def _key(index: v.Value) -> Any:
     return found
 
 
-def _format_of(part: ast.FormattedValue) -> str:
-    spec = part.format_spec
-    texts = (
-        [each.value for each in spec.values if isinstance(each, ast.Constant)]
-        if isinstance(spec, ast.JoinedStr)
-        else []
+def _as_text(data: Any, conversion: int) -> Any:
+    """``!r``, ``!s`` and ``!a`` of an f-string."""
+    return (
+        (repr if conversion == ord("r") else ascii if conversion == ord("a") else str)(data) if conversion > 0 else data
     )
-    text = "".join(map(str, texts))
-    return text if len(text) < 10 and not any(len(run) > 3 for run in text.split(".")) else ""

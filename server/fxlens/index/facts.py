@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import captures, embedded
+from .definitions import replaces
 
-VERSION = 2
+VERSION = 3
 """Increase it when the same text gives other facts, to invalidate those on disk."""
 
 _TYPE_KEYS = ("type", "_target_", "target", "class_path", "class_name")
@@ -24,53 +25,13 @@ Import = tuple[str, int, str | None]
 """Module, level (dots before it), and the name taken from it (None: the module itself)."""
 
 # Packages that define nothing of the workspace; uses of them matter only if they capture a model.
-_INSTALLED = frozenset(
-    [
-        "torch",
-        "numpy",
-        "os",
-        "sys",
-        "math",
-        "typing",
-        "collections",
-        "functools",
-        "itertools",
-        "random",
-        "time",
-        "json",
-        "re",
-        "logging",
-        "warnings",
-        "copy",
-        "pathlib",
-        "torchvision",
-        "torchaudio",
-        "einops",
-        "tqdm",
-        "scipy",
-        "matplotlib",
-        "PIL",
-        "cv2",
-        "pandas",
-        "sklearn",
-        "transformers",
-        "timm",
-        "glob",
-        "datetime",
-        "subprocess",
-        "dataclasses",
-        "abc",
-        "contextlib",
-        "operator",
-        "types",
-        "unittest",
-        "pytest",
-        "wandb",
-        "tensorflow",
-        "jax",
-        "typing_extensions",
-    ]
-)
+_INSTALLED = frozenset({
+    "torch", "numpy", "os", "sys", "math", "typing", "collections", "functools", "itertools", "random", "time",
+    "json", "re", "logging", "warnings", "copy", "pathlib", "torchvision", "torchaudio", "einops", "tqdm", "scipy",
+    "matplotlib", "PIL", "cv2", "pandas", "sklearn", "transformers", "timm", "glob", "datetime", "subprocess",
+    "dataclasses", "abc", "contextlib", "operator", "types", "unittest", "pytest", "wandb", "tensorflow", "jax",
+    "typing_extensions",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +161,8 @@ class _Reader:
         self.classes: list[ClassFact] = []
         self.scopes: list[Scope] = []
         self.typed: dict[str, None] = {}
+        self.first = 0  # the scope that is being read
+        self.defined: set[str] = set()
 
     def read(self, tree: ast.Module) -> None:
         self._scope("", tree.body, 1, 1 << 30, (), {}, "")
@@ -218,6 +181,7 @@ class _Reader:
         prefix: str,
     ) -> None:
         at = len(self.scopes)
+        before, self.first = self.first, at
         self.scopes.append(Scope(name, line, end, ()))
         read: dict[str, None] = {}
         self._walk(body, read, own, prefix)
@@ -238,6 +202,7 @@ class _Reader:
                 continue
             kept.append(each)
         self.scopes[at] = Scope(name, line, end, _interned(kept), decorators)
+        self.first = before
 
     def _walk(self, body: list[Any], read: dict[str, None], own: dict[str, None], prefix: str) -> None:
         stack = list(reversed(body))
@@ -259,11 +224,13 @@ class _Reader:
                 stack += [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)]
                 end = node.end_lineno or node.lineno
                 name, arguments = prefix + node.name, node.args
+                self._replace(node, body, name)
                 inner = {each.arg: None for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
                 self._scope(name, node.body, node.lineno, end, _decorators(node), inner, f"{name}.<locals>.")
                 continue
             elif kind is ast.ClassDef:
                 stack += [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
+                self._replace(node, body, prefix + node.name)
                 self._class(node, read, own, prefix)
                 continue
             elif kind is ast.keyword:
@@ -282,6 +249,17 @@ class _Reader:
                     stack.extend(reversed([each for each in value if isinstance(each, ast.AST)]))
                 elif isinstance(value, ast.AST) and name != "annotation":
                     stack.append(value)
+
+    def _replace(self, node: Any, body: list[Any], name: str) -> None:
+        """Drops what an earlier definition of the name has defined, if this one replaces it."""
+        again = name in self.defined
+        self.defined.add(name)
+        if not again or node.col_offset != body[0].col_offset or not replaces(node):
+            return
+        for found in (self.classes, self.scopes):
+            for at in range(len(found) - 1, self.first if found is self.scopes else -1, -1):
+                if found[at].name == name or found[at].name.startswith(f"{name}."):
+                    del found[at]
 
     def _type(self, value: ast.expr) -> None:
         if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value[:1].isalpha():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from . import values as v
 from .machine import Frame, Machine
@@ -72,46 +73,87 @@ def construct(machine: Machine, kind: v.Class, args: list[v.Value], keywords: di
     made = v.Object(kind, [], {}, {}, machine.tick(), (machine.frame.file, machine.frame.line))
     given = dict(keywords)
     open_keywords = given.pop(v.OPEN, None) is not None
-    positional = list(args)
-    for name, default in declared(machine, kind):
-        if positional:
-            value = positional.pop(0)
-            made.keywords[name] = value
-        elif name in given:
-            value = made.keywords[name] = given.pop(name)
-        elif default is not None:
-            value = made.given[name] = default
-        else:
-            value = made.keywords[name] = v.Hole(name)
-        made.fields[name] = value
+    positional, passed = list(args), []
+    every = declared(machine, kind)
+    for field in every:
+        value = field.default
+        if field.in_init:
+            if positional and not field.keyword_only:
+                value = made.keywords[field.name] = positional.pop(0)
+            elif field.name in given:
+                value = made.keywords[field.name] = given.pop(field.name)
+            elif value is None:
+                value = made.keywords[field.name] = v.Hole(field.name)
+        if field.only_passed:
+            passed.append(value or v.Hole(field.name))
+        elif value is not None:
+            made.fields[field.name] = value
     if open_keywords and not made.fields:
         made.keywords[v.OPEN] = v.Hole("arguments")
-    for hook in ("__post_init__", "model_post_init", "__attrs_post_init__"):
-        method = symbols.method(symbol, hook)
-        if method is not None:
-            machine.call_method(made, method, [], {})
+    hook = hook_of(symbols, symbol)
+    if hook is not None:
+        machine.call_method(made, hook, passed, {})
+    made.given.update(
+        {each.name: made.fields[each.name] for each in every if each.in_init and each.name in made.fields}
+    )
+    made.changed.clear()
     return made
 
 
-def declared(machine: Machine, kind: v.Class) -> list[tuple[str, v.Value | None]]:
-    """The fields in order, each with its default (None: it has none)."""
-    found: dict[str, v.Value | None] = {}
-    for each in reversed(list(machine.symbols.mro(kind.symbol))):
+def hook_of(symbols: Symbols, kind: Symbol) -> Symbol | None:
+    """The method that is called with the fields set."""
+    names = ("__post_init__", "model_post_init", "__attrs_post_init__")
+    return next((found for name in names if (found := symbols.method(kind, name)) is not None), None)
+
+
+@dataclass
+class Field:
+    """One field of a class. ``default`` is None if it has none."""
+
+    name: str
+    default: v.Value | None
+    in_init: bool = True
+    keyword_only: bool = False
+    only_passed: bool = False
+    """To ``__init__`` and the method after it (``InitVar``): no attribute."""
+
+
+def declared(machine: Machine, kind: v.Class) -> list[Field]:
+    """The fields in order."""
+    found: dict[str, Field] = {}
+    for each in reversed(machine.symbols.mro(kind.symbol)):
         node = machine.workspace.node(each.file, each.name) if each.kind == "class" else None
         if not isinstance(node, ast.ClassDef):
             continue
         machine.files.add(each.file)
         names = machine.class_names_of(kind)
         machine.frames.append(Frame(each.file, each.name, names))
+        keyword_only = any(_says(call, "kw_only", True) for call in node.decorator_list)
         try:
             for part in node.body:
                 if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
                     continue
-                if "ClassVar" not in ast.unparse(part.annotation) and part.target.id != "model_config":
-                    found[part.target.id] = None if part.value is None else _default(machine, part.value)
+                annotation, name = ast.unparse(part.annotation), part.target.id
+                if annotation.rpartition(".")[2] == "KW_ONLY":
+                    keyword_only = True
+                elif "ClassVar" not in annotation and name != "model_config":
+                    found[name] = Field(
+                        name,
+                        None if part.value is None else _default(machine, part.value),
+                        not _says(part.value, "init", False),
+                        (keyword_only or _says(part.value, "kw_only", True))
+                        and not _says(part.value, "kw_only", False),
+                        "InitVar" in annotation,
+                    )
         finally:
             machine.frames.pop()
-    return list(found.items())
+    return list(found.values())
+
+
+def _says(node: ast.AST | None, name: str, wanted: bool) -> bool:
+    """Whether a call such as ``field(init=False)`` has this keyword."""
+    given = node.keywords if isinstance(node, ast.Call) else []
+    return any(each.arg == name and getattr(each.value, "value", None) is wanted for each in given)
 
 
 def _default(machine: Machine, node: ast.expr) -> v.Value | None:

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -25,7 +26,9 @@ _KEPT = re.compile(
     r"|torchvision\.(models|ops)|torchaudio\.(models|transforms)|numpy(?!\.(load|save|random\.seed|fromfile|genfromtxt))"
     r"|math|functools|einops|timm|transformers|collections|fractions|types|itertools|operator|enum|argparse)\b"
 )
-_DENIED = re.compile(r"(^|\.)(from_pretrained|load\w*|save\w*|download\w*|seed\w*|set_\w+|init_process\w*|get_rank)$")
+_DENIED = re.compile(
+    r"(^|\.)(from_pretrained|load\w*|save\w*|download\w*|seed\w*|set_\w+|init_process\w*|get_rank|__\w+)$"
+)
 _MODEL_BACK = re.compile(
     r"(^|\.)(DataParallel|DistributedDataParallel|FullyShardedDataParallel|FSDP|DDP|convert_sync_batchnorm|prepare_model"
     r"|convert_syncbn_model|fully_shard|checkpoint_wrapper|DistributedDataParallelCPU|optimize)$"
@@ -53,9 +56,12 @@ def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v
     module, _, short = name.partition(".")
     if module == "builtins":
         return builtin_functions.call(machine, short, args, keywords, node)
-    if name.startswith("math.") and not keywords:
+    if short in _MATH and module == "math" and not keywords:
         try:
-            return v.lift(getattr(math, short)(*map(v.literal, args)))
+            given = [v.literal(each) for each in args]
+            most = _MOST_CHOSEN if short in ("factorial", "comb", "perm") else _LARGE
+            if not any(_is_large(each, most) for each in given):
+                return v.lift(getattr(math, short)(*given))
         except (v.Unknown, *ERRORS):
             pass
     if is_kept(name):
@@ -65,6 +71,24 @@ def call(machine: Machine, name: str, args: list[v.Value], keywords: dict[str, v
             machine.note("call", v.External(name), args, keywords, node)
             break
     return v.Hole(name_of(node))
+
+
+_MATH = {
+    "acos", "asin", "atan", "atan2", "cbrt", "ceil", "copysign", "cos", "cosh", "degrees", "erf", "exp", "exp2", "fabs",
+    "floor", "fmod", "gcd", "hypot", "isclose", "isfinite", "isinf", "isnan", "isqrt", "lcm", "log", "log10", "log1p",
+    "log2", "pow", "prod", "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "factorial", "comb", "perm",
+}  # fmt: skip
+"""Functions that are evaluated: no others, since a file is not trusted."""
+_LARGE = 1 << 64
+_MOST_CHOSEN = 1000
+
+
+def _is_large(data: Any, most: int = _LARGE) -> bool:
+    """Whether computing with it could take long, or need much memory."""
+    if isinstance(data, (list, tuple)):
+        return len(data) > 1000 or any(_is_large(each, most) for each in data)
+    return isinstance(data, int) and abs(data) >= most
 
 
 def is_kept(name: str) -> bool:
@@ -124,6 +148,25 @@ def _copied(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value],
     if hasattr(made, "born") and made is not args[0]:
         made.born = machine.tick()
     return made
+
+
+def _copied_once(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    if args and isinstance(args[0], v.Sequence):
+        return machine.new_list(list(args[0].items), args[0].kind, args[0].whole)
+    if args and isinstance(args[0], v.Mapping):
+        return replace(args[0], items=dict(args[0].items), born=machine.tick())
+    return _copied(machine, args, keywords, node)
+
+
+def _literal(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
+    """``ast.literal_eval(text)``."""
+    text = args[0].value if args and isinstance(args[0], v.Const) else None
+    try:
+        if isinstance(text, str) and len(text) < 1000:
+            return v.lift(ast.literal_eval(text), machine.tick())
+    except (v.Unknown, SyntaxError, MemoryError, *ERRORS):
+        pass
+    return v.Hole(name_of(node))
 
 
 def _partial(machine: Machine, args: list[v.Value], keywords: dict[str, v.Value], node: ast.expr) -> v.Value:
@@ -211,9 +254,9 @@ _SHORT: dict[str, Handler] = {
 _TABLE: dict[str, Handler] = {
     **builtin_functions.TABLE,
     "random.randint": _between, "random.randrange": _between, "numpy.random.randint": _between,
-    "copy.deepcopy": _copied, "copy.copy": _copied, "functools.partial": _partial, "functools.reduce": _reduce,
+    "copy.deepcopy": _copied, "copy.copy": _copied_once, "functools.partial": _partial, "functools.reduce": _reduce,
     "collections.OrderedDict": builtin_functions.TABLE["builtins.dict"],
-    "typing.cast": _second, "types.SimpleNamespace": _object,
+    "ast.literal_eval": _literal, "typing.cast": _second, "types.SimpleNamespace": _object,
     "argparse.Namespace": _object, "collections.defaultdict": lambda m, a, k, n: m.new_dict({}, whole=False),
     "os.path.join": _path(os.path.join), "os.path.dirname": _path(os.path.dirname), "os.getenv": _getenv,
     "os.path.basename": _path(os.path.basename), "os.path.splitext": _path(os.path.splitext),

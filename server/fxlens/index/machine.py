@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from . import values as v
+from . import ways
 from .symbols import Symbol, Symbols
 
 MOST_STEPS = 50_000
@@ -48,6 +49,10 @@ class Frame:
     owner: Symbol | None = None
     returned: list[v.Value] = field(default_factory=list)
     line: int = 0
+    elsewhere: dict[str, Names] = field(default_factory=dict)
+    """The scopes of names that are declared ``global`` or ``nonlocal``."""
+    guarded: int = 0
+    """The number of its enclosing ``try`` that handle a missing attribute."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +134,9 @@ class Machine:
         self.class_names: dict[Symbol, Names] = {}
         self.made: dict[tuple[Symbol, str], dict[str, v.Value]] = {}
         self.clock = 0
-        self.unsure = 0  # the number of enclosing unknown conditions
+        self.ways: list[ways.Way] = []  # the enclosing parts that may not be executed
         self.sure = True
-        self.dead_since: int | None = None  # in a branch not taken: older values are not changed
+        self.dead = 0  # the number of those that are not executed
         self.no_grad = 0
         self._memo: dict[int, v.Value] = {}
 
@@ -152,6 +157,9 @@ class Machine:
     def attribute(self, base: v.Value, name: str) -> v.Value:
         raise NotImplementedError
 
+    def miss(self, owner: v.Value, name: str) -> None:
+        raise NotImplementedError
+
     def item(self, base: v.Value, index: v.Value) -> v.Value:
         raise NotImplementedError
 
@@ -168,6 +176,9 @@ class Machine:
         raise NotImplementedError
 
     def binary(self, node: ast.expr, op: ast.operator, left: v.Value, right: v.Value) -> v.Value:
+        raise NotImplementedError
+
+    def compared(self, op: ast.cmpop, left: v.Value, right: v.Value) -> v.Value:
         raise NotImplementedError
 
     def either(self, first: v.Value, second: v.Value) -> v.Value:
@@ -240,7 +251,7 @@ class Machine:
 
     def read_name(self, name: str) -> v.Value | None:
         """The value of a name here; None if unbound."""
-        names: Names | None = self.frame.names
+        names: Names | None = self.frame.elsewhere.get(name, self.frame.names)
         while names is not None:
             if name in names:
                 found = names[name]
@@ -276,39 +287,57 @@ class Machine:
             return self.value_of(found) if found != symbol else v.Hole(symbol.name)
         return v.Hole(symbol.name) if found is None else found
 
+    def known_items(self, value: v.Value) -> list[v.Value]:
+        """What iterating over it gives. Raises Unknown."""
+        items = self.items_of(value)
+        if items is None:
+            raise v.Unknown
+        return items
+
     # ---- how sure
 
-    def may_change(self, owner: v.Value, old: v.Value | None) -> bool:
-        """Whether an existing value may be changed at the current point: not in a branch not taken, and in a possible
-        branch only if nothing is known yet."""
+    def changes(self, owner: v.Value | Names) -> None:
+        """Called before a value changes, or a name of a scope other than the current one."""
         born = getattr(owner, "born", 0)
-        if self.dead_since is not None:
-            return born > self.dead_since
-        return not self.unsure or old is None or not v.is_known(old) or born == self.clock
+        for way in reversed(self.ways):
+            if born > way.born or not way.remember(owner):
+                return
+
+    def forget(self, owner: v.Sequence | v.Mapping) -> None:
+        """After an unknown change of a list or dict."""
+        self.changes(owner)
+        owner.items.clear()
+        owner.whole = False
 
     @contextmanager
-    def perhaps(self) -> Iterator[None]:
-        self.unsure += 1
+    def way(self, undone: bool = True) -> Iterator[ways.Way]:
+        """For what may not be executed, or not once. Unless ``undone`` is False, nothing of it holds afterwards; apply
+        its ``after`` for that."""
+        way = ways.Way(self.tick())
+        way.remember(self.frame.names)
+        self.ways.append(way)
         try:
-            yield
+            yield way
         finally:
-            self.unsure -= 1
+            self.ways.pop()
+            if undone:
+                way.undo()
 
     @contextmanager
-    def not_taken(self) -> Iterator[None]:
-        """For a branch that known values do not take, read only for its constructions. Names are restored
-        afterwards."""
-        before, kept = self.dead_since, dict(self.frame.names)
+    def not_taken(self) -> Iterator[ways.Way]:
+        """For a branch that known values do not take, read only for its constructions."""
         returned = list(self.frame.returned)
-        if before is None:
-            self.dead_since = self.tick()
+        self.dead += 1
         try:
-            yield
+            with self.way() as way:
+                yield way
         finally:
-            self.dead_since = before
-            self.frame.names.clear()
-            self.frame.names.update(kept)
+            self.dead -= 1
             self.frame.returned[:] = returned
+
+    def chosen(self, name: Any, one: v.Value, other: v.Value) -> v.Value:
+        """The value of a name to which two ways give these."""
+        return self.either(one, other)
 
     # ---- what happened
 
@@ -323,7 +352,7 @@ class Machine:
                 [v.copied(each, memo) for each in args],
                 {name: v.copied(each, memo) for name, each in keywords.items()},
                 (self.frame.file, getattr(node, "lineno", self.frame.line)),
-                self.sure and self.dead_since is None,
+                self.sure and not self.dead,
                 self.holder(),
                 self.no_grad > 0,
                 len(self.frames),
@@ -332,7 +361,7 @@ class Machine:
 
     def met(self, value: v.Value) -> v.Value:
         """Records a configuration that a script gets from its command line or a file."""
-        if not self.frames or self.dead_since is None:
+        if not self.frames or not self.dead:
             self.settings.append((value, (self.frame.file, self.frame.line)))
         return value
 
@@ -347,6 +376,14 @@ class Machine:
 
     def new_list(self, items: list[v.Value], kind: str = "list", whole: bool = True) -> v.Sequence:
         return v.Sequence(kind, items, whole, self.tick())
+
+    def new_set(self, items: list[v.Value], whole: bool = True) -> v.Sequence:
+        """Of known items each once. How many there are of others is unknown."""
+        try:
+            known = {each: v.Const(each) for each in map(v.literal, items)}
+            return self.new_list(list(known.values()), "set", whole)
+        except (v.Unknown, TypeError):
+            return self.new_list(items, "set", whole and len(items) == 1)
 
     def new_dict(
         self, items: dict[Any, v.Value], kind: str = "dict", whole: bool = True, origin: str = ""

@@ -24,6 +24,7 @@ _ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 _MOST_TEXT = 4096
 _WIDE = re.compile(r"\d{4}|\{[^{}]+\{")  # `"{:9999}".format(3)`, `"{:{}}".format(3, 9999)`
 _NOWHERE = ast.Constant(None)
+Keywords = dict[str, v.Value]
 
 
 def call(machine: Machine, owner: v.Value, name: str, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
@@ -31,11 +32,13 @@ def call(machine: Machine, owner: v.Value, name: str, args: list[v.Value], keywo
     if isinstance(owner, v.Const):
         return _of_constant(machine, owner, name, args, keywords)
     if isinstance(owner, v.Sequence):
-        found = _LIST[name](machine, owner, args) if name in _LIST else None
-        return v.Hole(name) if found is None else found
+        return _of_sequence(machine, owner, name, args, keywords)
     if isinstance(owner, v.Mapping):
-        found = _DICT[name](machine, owner, args, keywords) if name in _DICT else None
-        return v.Hole(name) if found is None else found
+        if name in _DICT:
+            return _DICT[name](machine, owner, args, keywords)
+        if name in _CHANGING_DICTS:
+            machine.forget(owner)
+        return v.Hole(name)
     return v.Hole(name)
 
 
@@ -75,63 +78,120 @@ def _is_large(data: Any, name: str, given: list[Any]) -> bool:
     return name == "replace" and len(data) * len(given[1]) > v.MOST_TEXT
 
 
-# ---- lists
+# ---- lists and sets
 
 
-def _append(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    if args and machine.may_change(owner, None):
-        owner.items.append(args[0])
+def _append(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items.append(args[0])
     return v.NONE
 
 
-def _extend(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    more = machine.items_of(args[0]) if args else []
-    if machine.may_change(owner, None):
-        owner.whole = v.added(owner.items, more) and owner.whole
+def _extend(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.whole = v.added(owner.items, machine.items_of(args[0])) and owner.whole
     return v.NONE
 
 
-def _insert(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    if len(args) == 2 and isinstance(args[0], v.Const) and isinstance(args[0].value, int):
-        if machine.may_change(owner, None):
-            owner.items.insert(args[0].value, args[1])
-    else:
-        owner.whole = False
+def _insert(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items.insert(v.literal(args[0]), args[1])
     return v.NONE
 
 
-def _pop(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    at = args[0].value if args and isinstance(args[0], v.Const) else -1
-    if not isinstance(at, int) or not -len(owner.items) <= at < len(owner.items):
-        return v.Hole("item")
-    return owner.items.pop(at) if machine.may_change(owner, None) else owner.items[at]
+def _pop(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    return owner.items.pop(*map(v.literal, args)) if owner.items or owner.whole else v.Hole("item")
 
 
-def _index(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    try:
-        return v.Const([v.literal(each) for each in owner.items].index(v.literal(args[0])))
-    except (v.Unknown, *_ERRORS):
-        return v.Hole("index")
+def _clear(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items.clear()
+    owner.whole = True
+    return v.NONE
 
 
-def _copy(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
+def _remove(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    del owner.items[v.literal(owner).index(v.literal(args[0]))]
+    return v.NONE
+
+
+def _reverse(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items.reverse()
+    return v.NONE
+
+
+def _sort(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items[:] = sorted_values(machine, machine.known_items(owner), keywords)
+    return v.NONE
+
+
+def sorted_values(machine: Machine, items: list[v.Value], keywords: Keywords) -> list[v.Value]:
+    """``sorted(items, key=…, reverse=…)``. Raises Unknown, and what comparing raises."""
+    key, backwards = keywords.get("key", v.NONE), v.truth(keywords.get("reverse", v.Const(False)))
+    if backwards is None or keywords.keys() - {"key", "reverse"}:
+        raise v.Unknown
+    is_plain = isinstance(key, v.Const)
+    ranks = [v.literal(each if is_plain else machine.call(key, [each], {}, _NOWHERE)) for each in items]
+    order = sorted(range(len(items)), key=ranks.__getitem__, reverse=backwards)
+    return [items[at] for at in order]
+
+
+def _add(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    made = machine.new_set([*owner.items, args[0]])
+    owner.items[:], owner.whole = made.items, made.whole and owner.whole
+    return v.NONE
+
+
+def _update_set(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    made = machine.new_set([*owner.items, *(item for each in args for item in machine.known_items(each))])
+    owner.items[:], owner.whole = made.items, made.whole and owner.whole
+    return v.NONE
+
+
+def _discard(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+    owner.items[:] = [each for each in machine.known_items(owner) if v.literal(each) != v.literal(args[0])]
+    return v.NONE
+
+
+def _copy(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
     return machine.new_list(list(owner.items), owner.kind, owner.whole)
 
 
-def _reverse(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    if machine.may_change(owner, None):
-        owner.items.reverse()
-    return v.NONE
+def _computed(name: str) -> _OfList:
+    """A method that changes nothing, of known items."""
+
+    def call_it(machine: Machine, owner: v.Sequence, args: list[v.Value], keywords: Keywords) -> v.Value:
+        given = {key: v.literal(each) for key, each in keywords.items()}
+        return v.lift(getattr(v.literal(owner), name)(*map(v.literal, args), **given), machine.tick())
+
+    return call_it
 
 
-def _add(machine: Machine, owner: v.Sequence, args: list[v.Value]) -> v.Value:
-    return _append(machine, owner, args)
-
-
-_LIST: dict[str, Callable[[Machine, v.Sequence, list[v.Value]], v.Value]] = {
-    "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "index": _index, "copy": _copy,
-    "reverse": _reverse, "add": _add,
+_OfList = Callable[[Machine, v.Sequence, list[v.Value], Keywords], v.Value]
+_CHANGING: dict[str, dict[str, _OfList]] = {
+    "list": {
+        "append": _append, "extend": _extend, "insert": _insert, "pop": _pop, "reverse": _reverse, "sort": _sort,
+        "remove": _remove, "clear": _clear,
+    },
+    "set": {"add": _add, "update": _update_set, "discard": _discard, "remove": _discard, "clear": _clear},
+    "tuple": {},
 }  # fmt: skip
+_READING: dict[str, _OfList] = {
+    "copy": _copy,
+    **{name: _computed(name) for name in (
+        "index", "count", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset",
+        "isdisjoint",
+    )},
+}  # fmt: skip
+
+
+def _of_sequence(machine: Machine, owner: v.Sequence, name: str, args: list[v.Value], keywords: Keywords) -> v.Value:
+    reading = _READING.get(name)
+    try:
+        if reading is not None:
+            return reading(machine, owner, args, keywords)
+        machine.changes(owner)
+        return _CHANGING[owner.kind][name](machine, owner, args, keywords)
+    except (v.Unknown, *_ERRORS):
+        if reading is None and owner.kind != "tuple":
+            machine.forget(owner)  # whatever it does
+        return v.Hole(name)
 
 
 # ---- dicts and configurations
@@ -151,9 +211,9 @@ def _get(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict
 
 def _pop_key(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     found = _get(machine, owner, args, keywords)
+    machine.changes(owner)
     try:
-        if machine.may_change(owner, None):
-            owner.items.pop(v.literal(args[0]), None)
+        owner.items.pop(v.literal(args[0]), None)
     except (v.Unknown, *_ERRORS):
         owner.whole = False
     if len(args) == 1 and isinstance(found, v.Const) and found.value is None and isinstance(args[0], v.Const):
@@ -164,7 +224,8 @@ def _pop_key(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: 
 def _set_default(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     try:
         key = v.literal(args[0])
-        if key not in owner.items and machine.may_change(owner, None):
+        machine.changes(owner)
+        if key not in owner.items:
             owner.items[key] = args[1] if len(args) > 1 else v.NONE
         return owner.items.get(key, v.Hole(str(key)))
     except (v.Unknown, *_ERRORS):
@@ -172,7 +233,9 @@ def _set_default(machine: Machine, owner: v.Mapping, args: list[v.Value], keywor
 
 
 def _update(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    machine.changes(owner)
     more: dict[Any, v.Value] = dict(keywords)
+    owner.whole = owner.whole and more.pop(v.OPEN, None) is None
     for each in args:
         if isinstance(each, v.Mapping):
             more = {**each.items, **more}
@@ -180,14 +243,11 @@ def _update(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: d
         elif not isinstance(each, v.Const):
             owner.whole = False
     for key, value in more.items():
-        if machine.may_change(owner, owner.items.get(key)):
-            old = owner.items.get(key)
-            nested = isinstance(old, v.Mapping) and isinstance(value, v.Mapping) and owner.kind == "config"
-            if nested:
-                assert isinstance(old, v.Mapping) and isinstance(value, v.Mapping)
-                _update(machine, old, [value], {})
-            else:
-                owner.items[key] = value
+        old = owner.items.get(key)
+        if isinstance(old, v.Mapping) and isinstance(value, v.Mapping) and owner.kind == "config":
+            _update(machine, old, [value], {})
+        else:
+            owner.items[key] = value
     return v.NONE
 
 
@@ -216,6 +276,20 @@ def _clone(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: di
     return made
 
 
+def _clear_dict(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    machine.forget(owner)
+    owner.whole = True
+    return v.NONE
+
+
+def _pop_item(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
+    machine.changes(owner)
+    if not owner.whole or not owner.items:
+        return v.Hole("item")
+    key, value = owner.items.popitem()
+    return machine.new_list([v.Const(key), value], "tuple")
+
+
 def _nothing(machine: Machine, owner: v.Mapping, args: list[v.Value], keywords: dict[str, v.Value]) -> v.Value:
     return v.NONE
 
@@ -234,5 +308,8 @@ _DICT: dict[str, Callable[[Machine, v.Mapping, list[v.Value], dict[str, v.Value]
     "values": _values, "copy": _copy_dict, "clone": _clone, "freeze": _nothing, "defrost": _nothing,
     "merge_from_list": _nothing, "set_new_allowed": _nothing, "merge_from_other_cfg": _update, "merge": _update,
     "merge_from_file": _merge_file, "to_dict": _to_dict, "to_container": _to_dict, "as_dict": _to_dict,
-    "copy_and_resolve_references": _copy_dict, "lock": _nothing, "unlock": _nothing,
+    "clear": _clear_dict, "popitem": _pop_item, "copy_and_resolve_references": _copy_dict,
+    "lock": _nothing, "unlock": _nothing,
 }  # fmt: skip
+_CHANGING_DICTS = {"merge_from_dict", "move_to_end", "subtract", "__setitem__", "__delitem__"}
+"""Methods of dicts and configurations that are not read."""

@@ -197,16 +197,20 @@ class Objects(Machine):
         return names
 
     def set_attribute(self, base: v.Value, name: str, value: v.Value) -> None:
-        if isinstance(base, v.Object) and self.may_change(base, base.fields.get(name)):
+        if isinstance(base, v.Object):
+            self.changes(base)
             base.fields[name] = value
             if self.frame.receiver is not base:
                 base.changed[name] = value
-        elif isinstance(base, v.Mapping) and self.may_change(base, base.items.get(name)):
+        elif isinstance(base, v.Mapping):
+            self.changes(base)
             base.items[name] = value
         elif isinstance(base, v.Tool) and hasattr(base.state, "set_attribute"):
             base.state.set_attribute(self, name, value)
-        elif isinstance(base, v.Class) and self.dead_since is None:
-            self.class_names_of(base)[name] = value
+        elif isinstance(base, v.Class):
+            names = self.class_names_of(base)
+            self.changes(names)
+            names[name] = value
 
     def set_item(self, base: v.Value, index: v.Value, value: v.Value) -> None:
         if isinstance(base, v.Object):
@@ -214,16 +218,24 @@ class Objects(Machine):
             if method is not None:
                 self.call_method(base, method, [index, value], {})
             return
+        if not isinstance(base, (v.Mapping, v.Sequence)):
+            return
+        self.changes(base)
         try:
             key = v.literal(index)
             if isinstance(base, v.Mapping):
-                if self.may_change(base, base.items.get(key)):
-                    base.items[key] = value
-            elif isinstance(base, v.Sequence) and self.may_change(base, None) and isinstance(key, int):
                 base.items[key] = value
-        except (v.Unknown, TypeError, IndexError):
-            if isinstance(base, (v.Mapping, v.Sequence)):
-                base.whole = False
+            elif isinstance(key, slice):
+                items = self.known_items(value)
+                if len(base.items) + len(items) > v.MOST_TEXT:
+                    raise v.Unknown
+                base.items[key] = items
+            else:
+                base.items[key] = value
+        except (v.Unknown, TypeError, ValueError, IndexError):
+            if isinstance(base, v.Sequence):
+                base.items.clear()
+            base.whole = False
 
 
 def _is_docstring(node: ast.stmt) -> bool:

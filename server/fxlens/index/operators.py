@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import values as v
+from . import ways
 from .machine import PLAIN_ERRORS, SYMBOLIC, Machine
 from .naming import name_of
 
@@ -90,8 +91,12 @@ class Operators(Machine):
         known = v.truth(self.value(node.test))
         if known is not None:
             return self.value(node.body if known else node.orelse)
-        with self.perhaps():
-            return self.either(self.value(node.body), self.value(node.orelse))
+        with self.way() as taken:
+            first = self.value(node.body)
+        with self.way() as other:
+            second = self.value(node.orelse)
+        ways.apply(ways.joined(taken.after, other.after, self.chosen))
+        return self.either(first, second)
 
     def either(self, first: v.Value, second: v.Value) -> v.Value:
         """One of two values; both if they are callables or models."""
@@ -113,9 +118,16 @@ class Operators(Machine):
             answer = answer and known
         return v.Const(answer)
 
+    def compared(self, op: ast.cmpop, left: v.Value, right: v.Value) -> v.Value:
+        """One comparison."""
+        known = self._compared(op, left, right)
+        return v.Hole("value") if known is None else v.Const(known)
+
     def _compared(self, op: ast.cmpop, left: v.Value, right: v.Value) -> bool | None:
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = _same(left, right)
+            if isinstance(left, v.Const) and isinstance(right, v.Const):
+                same = same and type(left.value) is type(right.value)  # `1 == True`
             return None if same is None else same is isinstance(op, ast.Is)
         if isinstance(op, (ast.In, ast.NotIn)):
             return self._contains(op, left, right)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from . import values as v
-from .fields import declares_fields
+from .fields import declares_fields, hook_of
 from .symbols import Symbol, Symbols
 
 HOLE, CONFIG, WITH = "__hole__", "AttrDict", "with_attributes"
@@ -204,21 +204,26 @@ class Renderer:
             return self.hole(kind.name.rpartition(".")[2])
         name = self.symbol(kind)
         if declares_fields(self.symbols, kind) and (value.fields or not value.args):
-            named = {
-                key: each
-                for key, each in value.fields.items()
-                if key in value.keywords or (key in value.given and each is not value.given[key])
-            }
-            known = {key: v.Hole(key) if isinstance(each, v.Hole) else each for key, each in named.items()}
-            return ast.Call(name, *self.given([], known))
+            fields, before, given = value.fields, value.given, value.keywords
+            changed = {key: each for key, each in fields.items() if key in before and each is not before[key]}
+            later = {key: each for key, each in value.changed.items() if key not in before}
+            if hook_of(self.symbols, kind) is None:
+                given = {**given, **changed}  # nothing computes with the arguments
+            else:
+                later.update(changed)
+            known = {key: v.Hole(key) if isinstance(each, v.Hole) else each for key, each in given.items()}
+            return self._with(ast.Call(name, *self.given([], known)), later)
         made = self.called(kind, name, value.args, value.keywords)
-        if value.changed and not self.symbols.is_module(kind):
-            _, named_after = self.given([], value.changed)
-            return ast.Call(ast.Name(WITH, ast.Load()), [made], named_after)
-        return made
+        return made if self.symbols.is_module(kind) else self._with(made, value.changed)
+
+    def _with(self, made: ast.expr, later: dict[str, v.Value]) -> ast.expr:
+        """An object with attributes that were set after its construction."""
+        return ast.Call(ast.Name(WITH, ast.Load()), [made], self.given([], later)[1]) if later else made
 
     def of_Apply(self, value: v.Apply) -> ast.expr:
         function = value.function
+        if v.OPEN in value.keywords:
+            return self.hole(getattr(function, "name", "value").rpartition(".")[2])  # with further arguments
         of_torch = isinstance(function, v.External) and function.name.startswith(("torch.", "numpy."))
         args, keywords = self.given(value.args, value.keywords, of_torch)
         return ast.Call(self.of(function), args, keywords)

@@ -7,6 +7,8 @@ import ast
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fxlens.sources.uses import is_main_guard
+
 from . import argparsers, configs, configured, matching
 from .branches import Branches
 from .calls import Calls
@@ -87,15 +89,8 @@ def module_names(workspace: Workspace, path: str) -> tuple[Names, set[str]]:
         frame = Frame(path, "", names)
         machine.frames.append(frame)
         with suppress(Exhausted, RecursionError):
-            machine.block([node for node in tree.body if not _is_script_part(node)])
+            machine.block([node for node in tree.body if not is_main_guard(node)])
     return names, machine.files
-
-
-def _is_script_part(node: ast.stmt) -> bool:
-    """Statements that do not matter for an import: main part, loops and calls."""
-    if isinstance(node, ast.If):
-        return isinstance(node.test, ast.Compare) and getattr(node.test.left, "id", "") == "__name__"
-    return False
 
 
 def _module(machine: Interpreter, path: str) -> None:

@@ -75,8 +75,9 @@ def answers(index: Index, path: str) -> dict[str, Any]:
 
     def collect() -> None:
         for name in index.classes(own):
-            data = bounded.within(_SECONDS_OF_CLASS, partial(_answer, index, own, name), None)
-            if data is not None:
+            data: dict[str, Any] = {}
+            bounded.within(_SECONDS_OF_CLASS, partial(_answer, index, own, name, data), None)
+            if data:
                 found[name] = data
 
     bounded.within(_SECONDS, collect, None)
@@ -85,12 +86,12 @@ def answers(index: Index, path: str) -> dict[str, Any]:
     return said if own == path else _renamed(said, own, path)
 
 
-def _answer(index: Index, path: str, name: str) -> dict[str, Any]:
-    data = asdict(index.answer(path, name))
+def _answer(index: Index, path: str, name: str, data: dict[str, Any]) -> None:
+    """Puts into ``data`` what is found by the time that is left."""
+    data.update(asdict(index.answer(path, name)), wholes=[])
     data["captured"] = index.captured(path, name)
     data["aside"] = index.aside(path, name)
-    data["wholes"] = [asdict(each) for each in index.wholes(path, name)]
-    return data
+    data["wholes"] += (asdict(each) for each in index.wholes(path, name))
 
 
 def _renamed(said: Any, own: str, path: str) -> Any:

@@ -6,7 +6,8 @@ import ast
 from typing import Any
 
 from . import values as v
-from .machine import Machine, Names
+from . import ways
+from .machine import Machine
 from .naming import name_of
 from .symbols import Symbol
 
@@ -44,21 +45,40 @@ class Statements(Machine):
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         old, more = self.value(_read(node.target)), self.value(node.value)
-        if isinstance(old, v.Sequence) and isinstance(node.op, ast.Add) and self.may_change(old, None):
+        if isinstance(old, v.Sequence) and old.kind == "list" and isinstance(node.op, ast.Add):
+            self.changes(old)
             old.whole = v.added(old.items, self.items_of(more)) and old.whole
             return
         made = ast.BinOp(_read(node.target), node.op, node.value)
-        self.assign(node.target, self.binary(made, node.op, old, more))
+        value = self.binary(made, node.op, old, more)
+        if isinstance(old, v.Mapping) or (isinstance(old, v.Sequence) and old.kind != "tuple"):
+            # It changes for all its names.
+            self.forget(old)
+            if isinstance(value, v.Sequence) and isinstance(old, v.Sequence):
+                old.items[:], old.whole = value.items, value.whole
+            elif isinstance(value, v.Mapping) and isinstance(old, v.Mapping):
+                old.items.update(value.items)
+                old.whole = value.whole
+            return
+        self.assign(node.target, value)
 
     def do_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
-                owner = self.value(target.value)
-                if isinstance(owner, v.Mapping) and self.may_change(owner, None):
-                    try:
-                        owner.items.pop(v.literal(self.value(target.slice)), None)
-                    except (v.Unknown, TypeError):
-                        owner.whole = False
+                self._delete(self.value(target.value), self.value(target.slice))
+
+    def _delete(self, owner: v.Value, index: v.Value) -> None:
+        if not isinstance(owner, (v.Mapping, v.Sequence)):
+            return
+        self.changes(owner)
+        try:
+            key = v.literal(index)
+            if isinstance(owner, v.Mapping):
+                owner.items.pop(key, None)
+            else:
+                del owner.items[key]
+        except (v.Unknown, TypeError, IndexError):
+            self.forget(owner)
 
     def do_Return(self, node: ast.Return) -> str:
         self.frame.returned.append(self.value(node.value) if node.value else v.NONE)
@@ -103,51 +123,65 @@ class Statements(Machine):
         facts = self.symbols.facts.get(source or "")
         if source is None or facts is None or not self._is_module_level():
             return  # resolved through the facts when a name is read
-        for name in (*facts.imports, *facts.assigned):
-            if not name.startswith("_") and (symbol := self.symbols.lookup(source, name)) is not None:
-                self.frame.names.setdefault(name, symbol)
+        kinds, functions = self.symbols.classes(source), self.symbols.scopes(source)
+        for name in (*facts.imports, *facts.assigned, *kinds, *functions):
+            if name[:1] in ("_", "") or "." in name:
+                continue
+            if (symbol := self.symbols.lookup(source, name)) is not None:
+                self.frame.names[name] = symbol
 
     def _is_module_level(self) -> bool:
         return not self.frame.name
 
     def _bind(self, name: str, value: Any) -> None:
-        old = self.frame.names.get(name)
-        if self.unsure and isinstance(old, v.Value) and not isinstance(old, v.Hole):
-            return  # `try: import fast` after a default was set
-        self.frame.names[name] = value
+        elsewhere = self.frame.elsewhere.get(name)
+        if elsewhere is not None:
+            self.changes(elsewhere)
+        (self.frame.names if elsewhere is None else elsewhere)[name] = value
 
     def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if self._is_module_level():
-            self.frame.names[node.name] = Symbol("function", self.frame.file, node.name)
-            return
-        name = f"{self.frame.name}.<locals>.{node.name}"
-        self.frame.names[node.name] = v.Function(self.frame.file, name, node, self.frame.names)
+        defaults = self._defaults(node.args)
+        if not self._is_module_level():
+            name = f"{self.frame.name}.<locals>.{node.name}"
+            made: Any = v.Function(self.frame.file, name, node, self.frame.names, defaults=defaults)
+        elif defaults or self.workspace.node(self.frame.file, node.name) is not node:
+            made = v.Function(self.frame.file, node.name, node, defaults=defaults)
+        else:
+            made = Symbol("function", self.frame.file, node.name)
+        self._bind(node.name, made)
+
+    def _defaults(self, arguments: ast.arguments) -> dict[str, v.Value]:
+        """The defaults of parameters, which Python evaluates once; without constants, which are always the same."""
+        plain = [*arguments.posonlyargs, *arguments.args]
+        pairs = [*zip(plain[::-1], arguments.defaults[::-1], strict=False)]
+        pairs += [(each, node) for each, node in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if node]
+        return {each.arg: self.value(node) for each, node in pairs if not isinstance(node, ast.Constant)}
 
     do_AsyncFunctionDef = do_FunctionDef
 
     def do_ClassDef(self, node: ast.ClassDef) -> None:
         if self._is_module_level():
-            self.frame.names[node.name] = Symbol("class", self.frame.file, node.name)
+            self._bind(node.name, Symbol("class", self.frame.file, node.name))
             return
         symbol = Symbol("class", self.frame.file, f"{self.frame.name}.<locals>.{node.name}")
-        self.frame.names[node.name] = v.Class(symbol, self.frame.names)
+        self._bind(node.name, v.Class(symbol, self.frame.names))
 
     def do_Global(self, node: ast.Global) -> None:
-        module = self.modules.setdefault(self.frame.file, Names())
+        self.frame.elsewhere.update(dict.fromkeys(node.names, self.names_of(self.frame.file)))
+
+    def do_Nonlocal(self, node: ast.Nonlocal) -> None:
         for name in node.names:
-            if name in module:
-                self.frame.names[name] = module[name]
+            names = self.frame.names.outer
+            while names is not None and name not in names:
+                names = names.outer
+            if names is not None:
+                self.frame.elsewhere[name] = names
 
     # ---- assignment
 
     def assign(self, target: ast.expr, value: v.Value) -> None:
         if isinstance(target, ast.Name):
-            old = self.frame.names.get(target.id)
-            if self.unsure and self.dead_since is None and isinstance(old, v.Value) and not self.may_change(value, old):
-                if isinstance(old, (v.Object, v.Class, v.Choice)) and isinstance(value, (v.Object, v.Class, v.Choice)):
-                    self.frame.names[target.id] = self.either(old, value)
-                return
-            self.frame.names[target.id] = _named(value, target.id)
+            self._bind(target.id, _named(value, target.id))
         elif isinstance(target, ast.Attribute):
             self.set_attribute(self.value(target.value), target.attr, _named(value, target.attr))
         elif isinstance(target, ast.Subscript):
@@ -183,26 +217,22 @@ class Statements(Machine):
 
     def do_For(self, node: ast.For | ast.AsyncFor) -> str | None:
         values = self.items_of(self.value(node.iter))
-        if values is None:
-            self.assign(node.target, v.Hole(name_of(node.target)))
-            ended = self.block(node.body)
-            self._forget_counters(node)
-        else:
-            ended = None
-            before, most = self.steps, self._most_steps(node)
-            for at, value in enumerate(values):
+        most = self._most_steps(node)
+        before, ended, cut = self.steps, None, values is None
+        with self.way(undone=False) as way:
+            for at, value in enumerate([v.Hole(name_of(node.target))] if values is None else values):
+                cut = cut or at == _MOST_TURNS or (at > 0 and before - self.steps > most)
+                if cut and at:
+                    break
                 self.assign(node.target, value)
                 ended = self.block(node.body)
                 if ended in ("break", "return"):
                     break
-                if at + 1 < len(values) and (at + 1 == _MOST_TURNS or before - self.steps > most):
-                    self._forget_counters(node)
-                    break
-        if ended == "return" and values is not None:
+        if cut:
+            ways.repeat(way)
+        if ended == "return" and not cut:
             return ended
-        if ended != "break":
-            return self.block(node.orelse)
-        return None
+        return self.block(node.orelse) if ended != "break" else None
 
     do_AsyncFor = do_For
 
@@ -211,28 +241,23 @@ class Statements(Machine):
         names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
         if names & {"backward", "zero_grad"}:
             return 0
-        return _STEPS_PER_LOOP * 8 if self.workspace.interesting(node) else _STEPS_PER_LOOP
+        builds = "append" in names or self.workspace.interesting(node)
+        return _STEPS_PER_LOOP * 8 if builds else _STEPS_PER_LOOP
 
     def do_While(self, node: ast.While) -> str | None:
         before = self.steps
-        for _ in range(_MOST_TURNS):
-            known = v.truth(self.value(node.test))
-            if known is False:
-                return None
-            ended = self.block(node.body)
-            if known and ended in ("break", "return"):
-                return ended if ended == "return" else None
-            if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
-                break
-        self._forget_counters(node)
+        with self.way(undone=False) as way:
+            for _ in range(_MOST_TURNS):
+                known = v.truth(self.value(node.test))
+                if known is False:
+                    return self.block(node.orelse)
+                ended = self.block(node.body)
+                if known and ended in ("break", "return"):
+                    return ended if ended == "return" else None
+                if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
+                    break
+        ways.repeat(way)
         return None
-
-    def _forget_counters(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """After a loop with an unknown number of iterations: its accumulated variables are unknown."""
-        added = [each.target for each in ast.walk(node) if isinstance(each, ast.AugAssign)]
-        for name in [each.id for each in added if isinstance(each, ast.Name)]:
-            if isinstance(self.frame.names.get(name), v.Const):
-                self.frame.names[name] = v.Hole(name)
 
     def do_With(self, node: ast.With | ast.AsyncWith) -> str | None:
         quiet = 0

@@ -32,6 +32,9 @@ _MODULE_NAMES = re.compile(
 )
 
 
+_MOST_BASES = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """Where a name is defined.
@@ -55,6 +58,7 @@ class Symbols:
         self._known: dict[tuple[str, str], Symbol | None] = {}
         self._modules: dict[tuple[str, str], bool] = {}
         self._bases: dict[tuple[str, str], tuple[Symbol, ...]] = {}
+        self._orders: dict[tuple[str, str], tuple[Symbol, ...]] = {}
 
     def forget(self, path: str, shape: bool) -> None:
         """Handles changed facts of this file; ``shape``: also of its parts visible to other files."""
@@ -64,6 +68,7 @@ class Symbols:
             self._known.clear()
             self._modules.clear()
             self._bases.clear()
+            self._orders.clear()
 
     # ---- what a file defines
 
@@ -71,7 +76,7 @@ class Symbols:
         found = self._classes.get(path)
         if found is None:
             facts = self.facts.get(path)
-            # Of two classes with one name (`if`, `try`) the first is used, as the usual case.
+            # Of two classes with one name in different branches, the first is used, as the usual case.
             found = self._classes[path] = {each.name: each for each in reversed(facts.classes)} if facts else {}
         return found
 
@@ -109,7 +114,7 @@ class Symbols:
         if name in facts.assigned:
             return Symbol("value", path, name)
         outside = None
-        for module, level, _ in facts.stars:
+        for module, level, _ in reversed(facts.stars):
             source = self.modules.resolve(path, level, module)
             if source is None:
                 # The exports of an installed package are unknown; the name of a class is trusted.
@@ -210,18 +215,16 @@ class Symbols:
                 if any(base.rpartition(".")[2] == name for base in each.bases) and kind in self.bases(below):
                     yield below
 
-    def mro(self, kind: Symbol, depth: int = 12) -> Iterator[Symbol]:
-        """The class and its bases, depth first, each once; external ones included."""
-        seen: set[Symbol] = set()
-        stack = [kind]
-        while stack and len(seen) < 60:
-            at = stack.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            yield at
-            if at.kind == "class":
-                stack.extend(reversed(self.bases(at)))
+    def mro(self, kind: Symbol) -> tuple[Symbol, ...]:
+        """The class and its bases in the order in which Python looks for attributes, external ones included."""
+        if kind.kind != "class":
+            return (kind,)
+        key = (kind.file, kind.name)
+        if key not in self._orders:
+            self._orders[key] = (kind,)  # for classes that are their own base, through an import
+            bases = self.bases(kind)
+            self._orders[key] = (kind, *_merged([*(list(self.mro(each)) for each in bases), list(bases)], kind))
+        return self._orders[key]
 
     def is_module(self, kind: Symbol) -> bool:
         """Whether a class is a module of torch, by the names of its bases."""
@@ -252,6 +255,18 @@ class Symbols:
         for name, fact in self.classes(path).items():
             if self.is_module(Symbol("class", path, name)):
                 yield fact
+
+
+def _merged(orders: list[list[Symbol]], kind: Symbol) -> Iterator[Symbol]:
+    """One order of all: a class comes after no other one that follows it, as far as that is possible."""
+    count = 0
+    while (orders := [each for each in orders if each]) and count < _MOST_BASES:
+        later = {each for order in orders for each in order[1:]}
+        first = next((order[0] for order in orders if order[0] not in later), orders[0][0])
+        orders = [[each for each in order if each != first] for order in orders]
+        if first != kind:
+            count += 1
+            yield first
 
 
 def _is_of_unknown_package(dotted: str) -> bool:

@@ -102,6 +102,8 @@ class Function(Value):
     env: Env | None = None
     owner: Symbol | None = None
     receiver: Value | None = None
+    defaults: dict[str, Value] | None = None
+    """Of its parameters, where the definition was read: Python evaluates them there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +126,8 @@ class Object(Value):
     born: int = 0
     place: tuple[str, int] = ("", 0)
     given: dict[str, Value] = field(default_factory=dict)
-    """For a class with declared fields, such as a dataclass: the initial value of each."""
+    """For a class with declared fields, such as a dataclass: those that it takes as arguments, with
+    their values after construction."""
     changed: dict[str, Value] = field(default_factory=dict)
     """Attributes that code outside of the class has set."""
 

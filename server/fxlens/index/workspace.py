@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import bounded, captures, configured, documents, embedded, files, runs
+from .definitions import definitions_of
 from .facts import Facts
 from .machine import Names
 from .modules import Modules
@@ -163,7 +164,7 @@ class Workspace:
         """The statement that defines a class or function, by its qualified name."""
         tree = self.tree(path)
         if path not in self._nodes:
-            self._nodes[path] = _definitions(tree) if tree is not None else {}
+            self._nodes[path] = definitions_of(tree) if tree is not None else {}
         return self._nodes[path].get(name)
 
     def base_names(self, path: str) -> tuple[Names, set[str]]:
@@ -393,21 +394,3 @@ def _sets_names(path: str, facts: Facts) -> bool:
 def _rank(path: str, root: str) -> tuple[bool]:
     parts = os.path.relpath(path, root).split(os.sep)[:-1]
     return (not any(part.lower() in _CONFIG_FOLDERS for part in parts),)
-
-
-def _definitions(tree: ast.Module) -> dict[str, ast.AST]:
-    found: dict[str, ast.AST] = {}
-    stack: list[tuple[Any, str]] = [(node, "") for node in reversed(tree.body)]
-    while stack:
-        node, prefix = stack.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.setdefault(prefix + node.name, node)
-            inner = f"{prefix}{node.name}.<locals>."
-        elif isinstance(node, ast.ClassDef):
-            found.setdefault(prefix + node.name, node)
-            inner = f"{prefix}{node.name}."
-        else:
-            inner = prefix
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            stack += [(each, inner) for each in reversed(getattr(node, name, None) or []) if isinstance(each, ast.AST)]
-    return found
