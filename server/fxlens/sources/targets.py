@@ -21,6 +21,7 @@ from .uses import Source, Uses, called, module_level
 __all__ = [
     "ASKED",
     "FOUND",
+    "FREE",
     "ORDER",
     "OTHER_FRAMEWORKS",
     "Comment",
@@ -219,6 +220,8 @@ ASKED = ("comment", "config")
 """Those that the user wrote for this purpose."""
 FOUND = ("recorded", "workspace", "parent", "assumed")
 """Those that FX Lens found by itself: they are tried, and failures are not reported."""
+FREE = (*ASKED, "instance")
+"""Those that may change files: the user wrote them for this purpose, or they have run with the module."""
 
 
 def arrange(target: Target) -> None:
