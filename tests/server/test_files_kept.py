@@ -30,14 +30,14 @@ class Net(nn.Module):
         return self.fc(x)
 """
 MAIN = "\n\nif __name__ == '__main__':\n    "
-TEST = "import torch\nfrom net import Log, Net\n\n\ndef test_net():\n    net = Net(Log('data'))\n    net(torch.ones(1, 3))\n"
+TEST = "import torch\nfrom net import Log, Net\n\n\ndef test_net():\n    Net(Log('data'))(torch.ones(1, 3))\n"
 
 
 @pytest.mark.parametrize(
     "files",
     [
         {"net.py": f"{NET}{MAIN}net = Net(Log('data'))\n    net(torch.ones(1, 3))\n"},
-        {"net.py": f"{NET}{MAIN}x = np.memmap('data', 'float32', 'w+', shape=(1, 3))\n    Net()(torch.from_numpy(x))\n"},
+        {"net.py": f"{NET}{MAIN}x = np.memmap('data', mode='w+', shape=(1, 3))\n    Net()(torch.from_numpy(x))\n"},
         {"net.py": f"{NET}{MAIN}net = Net(torch.from_file('data', shared=True, size=4096))\n"},
         {"net.py": NET, "tests/test_net.py": TEST},
         {"net.py": NET.replace("self.log = [log]", "pathlib.Path('data').unlink(missing_ok=True)")},

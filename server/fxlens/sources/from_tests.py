@@ -10,9 +10,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from .bound_names import bound, module_level, trusted_imports
 from .files import ERRORS, state_of
 from .targets import Source, Target
-from .uses import Uses, bound, module_level, trusted_imports
+from .uses import Uses
 
 __all__ = ["LookedAt", "add", "asked_for", "mentions", "near"]
 

@@ -15,8 +15,9 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .bound_names import module_level
 from .files import ERRORS, LONG
-from .uses import Source, Uses, called, module_level
+from .uses import Source, Uses, called
 
 __all__ = [
     "ASKED",

@@ -34,7 +34,7 @@ def keeping_files() -> Iterator[None]:
     later trace slower; so it is used only if it is there already, or if `pathlib` has such names (Python 3.10).
     """
     opening = [("builtins", "open", "open"), ("io", "open", "open"), ("os", "open", "os.open")]
-    others = [(*each.split("."), _ALSO.get(each, each)) for each in (*OF_FILES, *_ALSO)]
+    others = [(each.split(".")[0], each.split(".")[1], _ALSO.get(each, each)) for each in (*OF_FILES, *_ALSO)]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_checking([*opening, *others]))
         if _hooked or sys.version_info < (3, 11):
