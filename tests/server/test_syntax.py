@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from fxlens import rules
 from fxlens.syntax import analyse
-from warm_python import warm_fxlens
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "import math\nimport random\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\n"
@@ -281,16 +280,7 @@ def test_no_false_alarm_on_modules_that_trace():
     assert traced > 80 and caught > 5
 
 
-def test_a_chain_of_branches_at_module_level_is_no_recursion(tmp_path: Path):
+def test_a_chain_of_branches_at_module_level_is_no_recursion():
     branches = "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 1200))
     text = file_of("if x.sum() > 0:\n    return x\nreturn -x", before=f"X = 1\nif X == 0:\n    Y = 0\n{branches}")
     assert [each["code"] for each in analyse(text, "net.py")] == ["FX101"]
-    (tmp_path / "net.py").write_text(text)
-    done = subprocess.run(
-        warm_fxlens("check", "--no-cache", "--quick", "net.py"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert "FX101" in done.stdout and "FX199" not in done.stdout and "FX310" not in done.stdout, done.stdout
