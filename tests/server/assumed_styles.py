@@ -38,7 +38,7 @@ class Halved(nn.Module):
     + NET.format(name="Measured", parameters="width=8", width="width")
     + "\n\nclass Rate(Metric, ABC):\n    @abstractmethod\n    def rate(self):\n        raise NotImplementedError\n",
     "missing/net.py": "import a_package_that_nobody_has as gone\n"
-    + "from a_package_that_nobody_has.layers import ColumnLinear, Layer, layer\n"
+    + "from a_package_that_nobody_has.layers import ColumnParallelLinear, Layer, layer\n"
     + "from lightning import LightningModule\n\n"
     + NET.format(name="Plain", parameters="width", width="width")
     + """
@@ -64,7 +64,8 @@ class Needs(nn.Module):
 class Columns(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.layer = ColumnLinear(width // gone.get_model_parallel_world_size(), 8, bias=False, gather=False)
+        size = gone.get_model_parallel_world_size()
+        self.layer = ColumnParallelLinear(width // size, 8, bias=False, gather_output=False)
 
     def forward(self, x):
         return self.layer(x)

@@ -103,6 +103,28 @@ def test_what_cannot_be_told_is_left_out(project: Path, test: str):
     assert target.construct == [] and target.inputs == [] and used == []
 
 
+@pytest.mark.parametrize(
+    ("place", "imports", "is_it"),
+    [
+        ("tests", "from other.net import Net", False),
+        ("tests", "import other.net as net; Net = net.Net; from models.net import Net", True),
+        ("other/tests", "from ..net import Net", False),
+        ("models/tests", "from ..net import Net", True),
+        ("tests", "from other import net; Net = net.Net", False),
+        ("tests", "from elsewhere.net import Net", True),
+    ],
+)
+def test_a_class_of_the_same_name_in_another_package_is_another_class(
+    project: Path, place: str, imports: str, is_it: bool
+):
+    (project / "other").mkdir()
+    (project / "other" / "net.py").write_text(MODELS)
+    (project / place).mkdir(exist_ok=True)
+    (project / place / "test_net.py").write_text(f"{imports}\n\ndef test():\n    Net(4, depth=2)\n")
+    target, _ = found(project)
+    assert [source.text for source in target.construct] == [CALL] * is_it
+
+
 def test_the_construction_that_is_called_comes_first_and_the_file_itself_before_tests(project: Path):
     test = "import torch\nfrom models.net import Net\n\ndef test():\n    Net(1, 1)\n    net = Net(4, depth=2)\n"
     (project / "tests" / "test_net.py").write_text(f"{test}    net(torch.randn(3, 4), torch.ones(4))\n")

@@ -111,6 +111,34 @@ def test_what_changes_data_before_a_model_sees_it_stands_beside_the_models(tmp_p
     assert (found["role"], found["why"]) == ("aside", "by the name of its file")
 
 
+def test_models_are_not_taken_for_losses_by_parts_of_words_or_by_the_names_of_their_inputs(tmp_path: Path):
+    layer = "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(4, 4)\n\n"
+    forwards = {
+        "GeometricEncoder": "x, mask",
+        "SymmetricNet": "x, mask",
+        "Generator": "z",
+        "Discriminator": "x, labels",
+        "Decoder": "tgt, memory",
+        "DiceLoss": "x, mask",
+        "nms_head": "x, mask",
+    }
+    text = "import torch\nfrom torch import nn\n"
+    for name, parameters in forwards.items():
+        first = parameters.partition(",")[0]
+        text += f"\n\nclass {name}(nn.Module):\n{layer}    def forward(self, {parameters}):\n"
+        text += f"        return self.fc({first})\n"
+    (tmp_path / "models.py").write_text(text)
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom models import Decoder, Discriminator, Generator\n\n"
+        "G, D, dec = Generator(), Discriminator(), Decoder()\n"
+        "labels, tgt = torch.ones(2, 4), torch.ones(2, 4)\nfake = G(torch.randn(2, 4))\n"
+        "score = D(fake, labels)\nout = dec(tgt, fake)\n"
+    )
+    (file,) = [each for each in json.loads(check(tmp_path, "--format", "json").stdout)["files"] if each["targets"]]
+    aside = {each["name"] for each in file["targets"] if each["role"] == "aside"}
+    assert aside == {"DiceLoss", "nms_head"}
+
+
 def test_the_scope_all_is_given_by_an_option_or_by_the_project(project: Path):
     assert set(grades(check(project, "--format", "json", "--all").stdout).values()) == {"error"}
     (project / "fxlens.toml").write_text('scope = "all"\n')

@@ -140,3 +140,26 @@ def test_who_asks_is_found_without_a_look_at_all_modules(tmp_path: Path, monkeyp
     module = user_file.load(str(tmp_path / "asking.py"), text, str(tmp_path), {})
     assert module.ASKS == ["registry"] * 10
     assert Counting.looked < 2 * len(inspect.stack()), Counting.looked
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "layer"),
+    [
+        ("gone.Linear", (4, 8), {"bias": False}, "Linear(in_features=4, out_features=8, bias=False)"),
+        ("fairscale.nn.ColumnParallelLinear", (4,), {"out_features": 8, "gather_output": False}, "Linear("),
+        ("apex.normalization.FusedLayerNorm", (8, 1e-6), {}, "LayerNorm((8,), eps=1e-06"),
+        ("megatron.core.ColumnParallelLinear", (4, 8), {}, ""),
+        ("megablocks.layers.HeteroLinear", (32, 128, 3), {}, ""),
+        ("diffusers.models.embeddings.TimestepEmbedding", (32, 128), {}, ""),
+        ("rotary_embedding_torch.RotaryEmbedding", (64, 2048), {}, ""),
+        ("gone.Linear", (4, 8, True, 3), {}, ""),
+        ("gone.Linear", (4, 8, 3), {}, ""),
+    ],
+)
+def test_only_what_computes_the_same_is_a_layer_of_torch(name: str, args: Any, kwargs: Any, layer: str):
+    made = stand_ins.called(name, args, kwargs)
+    if layer:
+        assert repr(made).startswith(layer)
+    else:
+        with pytest.raises(stand_ins.NotInstalled, match=name.rpartition(".")[2]):
+            made(torch.ones(2, 4))

@@ -278,3 +278,9 @@ def test_no_false_alarm_on_modules_that_trace():
             found[kind.__name__] = loud
     assert found == {}
     assert traced > 80 and caught > 5
+
+
+def test_a_chain_of_branches_at_module_level_is_no_recursion():
+    branches = "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 1200))
+    text = file_of("if x.sum() > 0:\n    return x\nreturn -x", before=f"X = 1\nif X == 0:\n    Y = 0\n{branches}")
+    assert [each["code"] for each in analyse(text, "net.py")] == ["FX101"]

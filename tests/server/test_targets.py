@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 from fxlens.config import selection
@@ -148,3 +149,50 @@ def test_code_that_looks_where_a_module_is(expression: str, own: bool):
 def test_what_is_added_to_a_name_counts_and_what_a_loop_adds_up_is_not_known(lines: str, expected: list[str]):
     found = find(f"{CLASS}\n\ndef build():\n    {lines}\n")["Net"]
     assert [source.text for source in found.construct] == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("cfg = Config()\n    cfg.dim = 8\n    Net(cfg)", []),
+        ("cfg = {'dim': 4}\n    cfg['dim'] = 8\n    Net(cfg)", []),
+        ("dims = [3]\n    dims.append(4)\n    Net(dims)", []),
+        ("dims = [3]\n    same = dims\n    same.append(4)\n    Net(dims)", []),
+        ("cfg = Config()\n    prepare(cfg)\n    Net(cfg)", []),
+        ("cfg = Config()\n    print(cfg)\n    Net(cfg)", ["Net(Config())"]),
+        ("SIZES.append(3)\n    Net(SIZES)", []),
+        ("x = torch.ones(3)\n    prepare(x)\n    x.requires_grad_()\n    Net(x)", ["Net(torch.ones(3))"]),
+        ("x = torch.ones(3)\n    x.unsqueeze_(0)\n    Net(x)", []),
+        ("dim = 4\n    if big:\n        dim = 8\n    Net(dim)", []),
+        ("dim = 4\n    if big:\n        dim = 4\n    Net(dim)", ["Net(4)"]),
+        ("dim = 4\n    if big:\n        dim = 8\n        return\n    Net(dim)", ["Net(4)"]),
+        ("dim = 4\n    for dim in (1, 2):\n        Net(dim)", []),
+        ("log = None\n    with open('x') as log:\n        Net(log)", []),
+        ("dim = 4\n    del dim\n    Net(dim)", []),
+        ("i = 3\n    Net([i for i in range(2)])", ["Net([i for i in range(2)])"]),
+        ("x = 3\n    Net(lambda x: x, x)", ["Net(lambda x: x, 3)"]),
+        ("size = [i for i in [SIZES]]\n    Net([size for SIZES in (1, 2)])", []),
+        ("dim = 4\n    two = dim\n    dim = 8\n    Net(two)", ["Net(4)"]),
+    ],
+)
+def test_what_may_have_changed_since_it_was_assigned_is_not_known(lines: str, expected: list[str]):
+    text = f"import torch\nSIZES = [1]\n{CLASS}\n\nclass Config:\n    dim = 4\n\n\ndef build(big):\n    {lines}\n"
+    assert [source.text for source in find(text)["Net"].construct] == expected
+
+
+def test_inputs_of_a_module_that_either_branch_may_have_made_belong_to_both():
+    ways = "    if big:\n        net = Net(8)\n    else:\n        net = Net(4)\n"
+    target = find(f"import torch\n{CLASS}\n\ndef build(big):\n{ways}    net(torch.ones(1))\n")["Net"]
+    assert [(each.text, each.made) for each in target.inputs] == [("torch.ones(1)", None)]
+
+
+def test_values_that_grow_with_each_use_are_given_up_soon():
+    rows = "".join(f"    v{i} = [{', '.join([f'v{i - 1}'] * 8)}]\n" for i in range(1, 12))
+    start = time.process_time()
+    assert find(f"{CLASS}\n\ndef build():\n    v0 = 1\n{rows}    Net(v11)\n")["Net"].construct == []
+    assert time.process_time() - start < 2
+
+
+def test_a_chain_of_branches_at_module_level_is_no_recursion():
+    branches = "".join(f"elif X == {i}:\n    Y = {i}\n" for i in range(1, 1200))
+    assert find(f"X = 1\nif X == 0:\n    Y = 0\n{branches}{CLASS}\nNet(3)\n")["Net"].construct[0].text == "Net(3)"

@@ -163,7 +163,8 @@ class _Search:
                 self.calls.append(event.place)
                 if self.calls.count(event.place) <= _MOST_AT_PLACE:
                     self._add(self.given, self._inputs(event), event)
-            if not self.found.aside and event.sure and roles.aside(event, kind, self.parameters):
+            aside = (self.index.workspace, event, kind, self.parameters)
+            if not self.found.aside and event.sure and roles.aside(*aside):
                 self.found.aside = f"called at {self._place(event)}"
         elif event.kind == "capture" and roles.captured(event, kind):
             self._captured(captures.kind_of(event.what) or event.what, event.place)

@@ -3,9 +3,12 @@ models, like losses, matchers and post-processing. Decided by events; by names o
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterator
+
+from fxlens.sources.bound_names import spelled
 
 from . import captures
 from . import values as v
@@ -17,8 +20,14 @@ from .symbols import Symbol
 from .workspace import Workspace
 
 _ASIDE_NAME = re.compile(
-    r"loss|criterion|criteria|matcher|post_?proc|(^|[a-z_])nms|metric|accuracy|evaluator", re.IGNORECASE
+    r"(^|_)(loss(es)?|criterions?|criteria|matcher|post_?proc\w*|(\w+_)?nms|metrics?|accuracy|evaluator)(_|\d|$)"
 )
+"""Words of the name of a class, in lower case with an underscore between them."""
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WITH_WEIGHTS = re.compile(
+    r"\w*(Linear|Conv|Norm|LSTM|GRU|RNN|Embedding|Transformer|Attention|Encoder|Decoder)\w*|Parameter|Sequential"
+)
+"""What the constructor of a class with weights of its own calls."""
 _DATA_FILE = re.compile(r"(\w+_)?(augment(ation|ations|er|s|ing)?|transforms|preprocess(ing|or)?)\.py$")
 _TARGETS = {"target", "targets", "label", "labels", "gt", "gts", "y", "y_true", "ground_truth", "tgt", "targ"}
 _DATA = re.compile(r"(^|\.)(Compose|DataLoader|ImageFolder|Lambda|RandomApply|RandomChoice|\w*Dataset)$")
@@ -132,8 +141,9 @@ def is_script(entry: Entry, kind: Symbol) -> bool:
 # ---- beside models
 
 
-def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
-    """Whether this event shows a class used beside a model: on a model's result and its target, or on data."""
+def aside(workspace: Workspace, event: Event, kind: Symbol, parameters: list[str]) -> bool:
+    """Whether this event shows a class used beside a model: on a model's result and its target, or on data. A class
+    with weights that is called so may be a decoder or a discriminator, unless its name says otherwise."""
     if event.kind != "call":
         return False
     given = [*event.args, *event.keywords.values()]
@@ -144,7 +154,9 @@ def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
         if not from_models:
             return False
         targets = len(given) > from_models and not _TARGETS.isdisjoint([*parameters, *map(_name, given)])
-        return (len(given) > 1 and (targets or event.no_grad)) or bool(_ASIDE_NAME.search(kind.name))
+        if len(given) > 1 and (targets or event.no_grad) and not _has_weights(workspace, kind):
+            return True
+        return _is_aside_name(kind)
     name = getattr(event.what, "name", "")
     return bool(_DATA.search(name)) and any(kind in set(_kinds(each)) for each in _flat(given))
 
@@ -152,9 +164,21 @@ def aside(event: Event, kind: Symbol, parameters: list[str]) -> bool:
 def aside_by_name(kind: Symbol, parameters: list[str]) -> str:
     """The name that says so: that of the class, if its forward takes more than one argument, or that of a file for data
     processing. Empty if there is none."""
-    if _ASIDE_NAME.search(kind.name.rpartition(".")[2]) and len(parameters) > 1:
+    if _is_aside_name(kind) and len(parameters) > 1:
         return "by its name"
     return "by the name of its file" if _DATA_FILE.match(os.path.basename(kind.file)) else ""
+
+
+def _is_aside_name(kind: Symbol) -> bool:
+    return bool(_ASIDE_NAME.search(_WORDS.sub("_", kind.name.rpartition(".")[2]).lower()))
+
+
+def _has_weights(workspace: Workspace, kind: Symbol) -> bool:
+    """Whether its constructor makes layers with weights."""
+    start = workspace.symbols.method(kind, "__init__")
+    node = workspace.node(start.file, start.name) if start else None
+    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call)) if node is not None else ()
+    return any(_WITH_WEIGHTS.fullmatch((spelled(each.func) or "").rpartition(".")[2]) for each in calls)
 
 
 def _from_model(value: v.Value, kind: Symbol, depth: int = 8) -> bool:

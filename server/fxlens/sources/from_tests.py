@@ -10,9 +10,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from .bound_names import bound, module_level, trusted_imports
 from .files import ERRORS, state_of
+from .paths import key
 from .targets import Source, Target
-from .uses import Uses, bound, module_level, trusted_imports
+from .uses import Uses
 
 __all__ = ["LookedAt", "add", "asked_for", "mentions", "near"]
 
@@ -72,7 +74,7 @@ def add(
             parsed = ast.parse(text)
         except ERRORS:
             continue
-        classes = _spellings(parsed, path, wanted)
+        classes = _spellings(parsed, test, path, wanted)
         if classes:
             own = {node.name for node in parsed.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
             lines = text.splitlines()
@@ -143,7 +145,7 @@ def _size(path: str) -> int:
         return 0
 
 
-def _spellings(tree: ast.Module, path: str, wanted: dict[str, Target]) -> dict[str, str]:
+def _spellings(tree: ast.Module, test: str, path: str, wanted: dict[str, Target]) -> dict[str, str]:
     """The names of the wanted classes of ``path`` in a test that imports them from there or from its package."""
     stem = os.path.splitext(os.path.basename(path))[0]
     package = os.path.basename(os.path.dirname(os.path.abspath(path)))
@@ -151,16 +153,30 @@ def _spellings(tree: ast.Module, path: str, wanted: dict[str, Target]) -> dict[s
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            home = (node.module or "").rpartition(".")[2]
+            module, level = node.module or "", node.level
+            home = module.rpartition(".")[2] in homes and _may_be(module, level, test, path)
             for alias in node.names:
-                if home in homes and alias.name in wanted:
+                if home and alias.name in wanted:
                     found[alias.asname or alias.name] = alias.name
-                elif home in homes and alias.name == "*":
+                elif home and alias.name == "*":
                     found.update({name: name for name in wanted})
-                elif alias.name == stem:
+                elif alias.name == stem and _may_be(f"{module}.{stem}".lstrip("."), level, test, path):
                     found.update({f"{alias.asname or alias.name}.{name}": name for name in wanted})
         elif isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.rpartition(".")[2] in homes:
+                if alias.name.rpartition(".")[2] in homes and _may_be(alias.name, 0, test, path):
                     found.update({f"{alias.asname or alias.name}.{name}": name for name in wanted})
     return found
+
+
+def _may_be(module: str, level: int, test: str, path: str) -> bool:
+    """Whether an import in a test may mean the file ``path`` or its package: a file or folder of that name is there, or
+    none is anywhere, since its folder is on a path that is not known."""
+    above = [os.path.dirname(os.path.abspath(test))]
+    while len(above) < max(_LEVELS, level):
+        above.append(os.path.dirname(above[-1]))
+    starts = above[level - 1 : level] if level else [each for one in above for each in (one, os.path.join(one, "src"))]
+    named = [os.path.join(start, *module.split(".")) for start in starts]
+    there = [each for each in named if os.path.isfile(f"{each}.py") or os.path.isdir(each)]
+    own = {key(os.path.splitext(path)[0]), key(os.path.dirname(os.path.abspath(path)))}
+    return not there or any(key(each) in own for each in there)

@@ -15,12 +15,14 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .bound_names import module_level
 from .files import ERRORS, LONG
-from .uses import Source, Uses, called, module_level
+from .uses import Source, Uses, called
 
 __all__ = [
     "ASKED",
     "FOUND",
+    "FREE",
     "ORDER",
     "OTHER_FRAMEWORKS",
     "Comment",
@@ -225,6 +227,8 @@ ASKED = ("comment", "config")
 """Those that the user wrote for this purpose."""
 FOUND = ("recorded", "workspace", "parent", "assumed")
 """Those that FX Lens found by itself: they are tried, and failures are not reported."""
+FREE = (*ASKED, "instance")
+"""Those that may change files: the user wrote them for this purpose, or they have run with the module."""
 
 
 def arrange(target: Target) -> None:

@@ -9,17 +9,32 @@ import ast
 import bisect
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-__all__ = ["Candidate", "Source", "Uses", "bound", "called", "is_main_guard", "module_level", "trusted_imports"]
+from .bound_names import bound, is_main_guard, module_level, spelled, trusted_imports
+from .fixtures import FUNCTIONS, decorated, parametrized, values_first
+from .inlining import Binding, Inlining, Known, Unresolvable, bind, scoped, unchanging
+from .variables import OWN, Instance, Scope, rooted, stored
+
+__all__ = ["Candidate", "Source", "Uses", "called"]
 
 # Methods whose result has the same construction or shape as the object.
 _TRANSPARENT = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_"}
-_TRUSTED_ROOTS = {"torch", "torchvision", "torchaudio", "numpy", "math", "timm", "transformers", "functools", "einops"}
-_SAFE_BUILTINS = {
-    "int", "float", "bool", "str", "list", "tuple", "dict", "set", "range", "len", "min", "max", "sum", "abs",
+_READING = {
+    *_TRANSPARENT, "apply", "children", "count", "dim", "forward", "get", "index", "items", "keys", "load_state_dict",
+    "modules", "named_parameters", "numel", "parameters", "size", "state_dict", "values", "zero_grad",
 }  # fmt: skip
+"""Methods that do not change how their object is constructed."""
+_HARMLESS = re.compile(r"(self\.)?assert\w*|(\w+\.)?(print|log|debug|info|warning)|(\w+\.)*testing\.\w+")
+"""Functions that leave what they get as it is."""
+_BUILTINS = {*dir(builtins)} - {"setattr", "delattr", "next", "exec", "eval"}
+_DEFINITIONS = (*FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
+_WITH_OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_CALLING = (ast.Call, ast.Attribute, ast.Subscript, ast.NamedExpr)
+_NO_NAMES: frozenset[str] = frozenset()
+_EXPECTS = re.compile(r"(\w+\.)*(raises|assertRaises\w*)\(")
 
 
 @dataclass(frozen=True)
@@ -46,19 +61,6 @@ class Candidate:
     source: Source
 
 
-@dataclass(frozen=True)
-class _Instance:
-    target: str
-    made: str | None
-
-
-Known = dict[str, ast.expr]
-"""Names, and ``self.name``, with their assigned values."""
-
-
-_EXPECTS = re.compile(r"(\w+\.)*(raises|assertRaises\w*)\(")
-
-
 def called(spellings: Iterable[str]) -> re.Pattern[str]:
     """Finds calls of these names."""
     return re.compile(rf"\b({'|'.join(map(re.escape, spellings)) or '(?!)'})\s*\(")
@@ -67,8 +69,8 @@ def called(spellings: Iterable[str]) -> re.Pattern[str]:
 class Uses:
     """Calls ``Net(…)`` and ``net(x)`` in module code, under the main guard and in functions.
 
-    An expression counts if its names can be resolved: to module-level names, or to earlier plain assignments in the
-    same scope, which are inlined.
+    An expression counts if its names can be resolved: to module-level names, or to values assigned before in the same
+    scope, which are inlined if nothing may have changed them since.
 
     Args:
         classes: the text's spelling of each class (``Net``, ``models.Net``) -> its name.
@@ -93,75 +95,163 @@ class Uses:
         calls = called(classes)
         self.mentions = [number for number, line in enumerate(lines, 1) if calls.search(line)]
         self.found: list[Candidate] = []
-        self.globals = set(dir(builtins))
-        self.globals |= names if names is not None else {n for node in module_level(tree.body) for n in bound(node)}
-        self.trusted = trusted
-        if trusted is None:
-            self.trusted = {name for node in module_level(tree.body) for name in trusted_imports(node)}
+        own = list(module_level(tree.body))
+        self.globals = {*dir(builtins), *(names if names is not None else (n for node in own for n in bound(node)))}
+        self.trusted = {name for node in own for name in trusted_imports(node)} if trusted is None else trusted
+        assigned = (node for node in own if not isinstance(node, _DEFINITIONS))
+        self.assigned = set() if file else {name for node in assigned for name in bound(node)}
+        """Names of the module that stand for objects, which functions and the main block may change."""
         self.local: set[str] = set()
         """Names of the functions around, which hide those of the module."""
-        self.fixtures: dict[str, ast.expr] = dict(_fixtures(tree)) if file else {}
-        self._scope(tree.body, {}, {}, module=file is None)
+        self.fixtures: Known = {}
+        self.returned: list[Binding] = []
+        here = Scope(module=file is None)
+        self._block(values_first(tree.body) if file else tree.body, here)
 
-    def _scope(self, body: list[ast.stmt], known: Known, instances: dict[str, _Instance], module: bool) -> None:
-        for node in body:
-            self._statement(node, known, instances, module)
+    # ---- statements
 
-    def _statement(self, node: ast.stmt, known: Known, instances: dict[str, _Instance], module: bool) -> None:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+    def _block(self, body: Iterable[ast.stmt], here: Scope) -> bool:
+        """Whether nothing behind these statements is reached."""
+        return any([self._statement(node, here) for node in body])
+
+    def _statement(self, node: ast.stmt, here: Scope) -> bool:
+        if isinstance(node, FUNCTIONS):
             if self._mentioned(node):
-                self._function(node, known, instances if self.file else {})
-            return
-        if isinstance(node, ast.ClassDef):
-            inside, own = dict(known) if self.file else {}, dict(instances) if self.file else {}
-            methods = [part for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
-            for statement in _of_self(methods) if self.file else ():
-                self._assign(statement, inside, own, module=False)
-            for part in methods:
-                if self._mentioned(part):
-                    self._function(part, inside, own)
-            return
-        if isinstance(node, ast.With) and any(_EXPECTS.match(ast.unparse(each.context_expr)) for each in node.items):
-            return  # meant to fail
-        inner = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-        inner += [handler.body for handler in getattr(node, "handlers", [])]
-        if any(inner):
-            guard = is_main_guard(node)
-            for statements in inner:
-                for statement in statements:
-                    self._statement(statement, known, instances, module and not guard)
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-                # The number of iterations is unknown, and so are the variables that the loop accumulates.
-                for each in ast.walk(node):
-                    if isinstance(each, ast.AugAssign):
-                        known.pop(_spelled(each.target) or "", None)
-            return
-        for call in ast.walk(node):
-            if isinstance(call, ast.Call):
-                self._call(call, known, instances)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            self._assign(node, known, instances, module)
-        elif isinstance(node, ast.AugAssign) and (value := known.get(_spelled(node.target) or "")) is not None:
-            known[_spelled(node.target) or ""] = ast.BinOp(value, node.op, node.value)
+                self._function(node, here if self.file else Scope(here.known))
+        elif isinstance(node, ast.ClassDef):
+            self._class(node, here)
+        elif isinstance(node, ast.If):
+            return self._if(node, here)
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            self._loop(node, here)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            return self._with(node, here)
+        elif hasattr(node, "handlers"):
+            return self._try(node, here)
+        elif isinstance(node, ast.Match):
+            self._expression(node.subject, here)
+            self._forget(stored(*(case.pattern for case in node.cases)), here)
+            return self._ways([*(case.body for case in node.cases), []], here)
+        else:
+            self._simple(node, here)
+        return isinstance(node, (ast.Return, ast.Raise))
 
-    def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, known: Known, instances: dict[str, _Instance]
-    ) -> None:
+    def _if(self, node: ast.If, here: Scope) -> bool:
+        if here.module and is_main_guard(node):
+            main = Scope(here.known, here.instances)
+            self._block(node.body, main)
+            here.known, here.instances = main.known, main.instances
+            return False
+        ways = [node.body]
+        self._expression(node.test, here)
+        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):  # each elif is a level
+            node = node.orelse[0]
+            ways.append(node.body)
+            self._expression(node.test, here)
+        return self._ways([*ways, node.orelse], here)
+
+    def _ways(self, bodies: list[list[ast.stmt]], here: Scope) -> bool:
+        """One of these is executed."""
+        if here.module:  # what it does is in the namespace
+            for body in bodies:
+                self._block(body, here)
+            return False
+        ways = [here.copy() for _ in bodies]
+        reached = [way for way, body in zip(ways, bodies, strict=True) if not self._block(body, way)]
+        if reached:
+            here.become(reached, self._is_outside)
+        return not reached
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, here: Scope) -> None:
+        """The first iteration; the number of iterations is unknown, and so are the variables that they change."""
+        self._expression(node.test if isinstance(node, ast.While) else node.iter, here)
+        if not isinstance(node, ast.While):
+            self._forget(stored(node.target), here)
+        self._ways([node.body, []], here)
+        self._block(node.orelse, here)
+
+    def _with(self, node: ast.With | ast.AsyncWith, here: Scope) -> bool:
+        if any(_EXPECTS.match(ast.unparse(each.context_expr)) for each in node.items):
+            return False  # meant to fail
+        for each in node.items:
+            self._expression(each.context_expr, here)
+            if each.optional_vars is not None:
+                self._forget(stored(each.optional_vars), here)
+        return self._block(node.body, here)
+
+    def _try(self, node: Any, here: Scope) -> bool:
+        before = here.copy()
+        reached = [] if self._block([*node.body, *node.orelse], here) and not here.module else [here]
+        for handler in node.handlers:
+            way = here if here.module else before.copy()
+            if way is not here:
+                way.become([before, here], self._is_outside)
+            self._forget([handler.name] if handler.name else [], way)
+            if not self._block(handler.body, way) and way is not here:
+                reached.append(way)
+        if reached:
+            here.become(reached, self._is_outside)
+        return self._block(node.finalbody, here) or not reached
+
+    def _simple(self, node: ast.stmt, here: Scope) -> None:
+        self._expression(node, here)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            name = spelled(targets[0]) if len(targets) == 1 else None
+            if name is not None and (name.isidentifier() or OWN.fullmatch(name)):
+                self._bind(name, self._binding(node.value, here), here)
+            else:
+                self._forget(stored(*targets), here)
+        elif isinstance(node, ast.AugAssign) and (name := spelled(node.target)) is not None:
+            before = ast.parse(name, mode="eval").body
+            self._alter(name, here, always=False)  # a list is also changed under its other names
+            changed = here.known.get(name)
+            value = Binding(ast.BinOp(before, node.op, node.value), {})
+            value.uses = self._binding(value.value, here).uses
+            if changed is not None:
+                value.uses[name] = Binding(changed.value, changed.uses)
+            if name.isidentifier() or OWN.fullmatch(name):
+                self._bind(name, value, here)
+        elif isinstance(node, ast.Delete):
+            self._forget(filter(None, map(spelled, node.targets)), here)
+        elif isinstance(node, ast.Return) and node.value is not None:
+            self.returned.append(self._binding(node.value, here))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield) and node.value.value is not None:
+            self.returned.append(self._binding(node.value.value, here))
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, here: Scope) -> Scope:
+        """Its variables at its end."""
         parameters = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-        inside = {name: value for name, value in known.items() if name not in parameters}
-        own = {name: made for name, made in instances.items() if name not in parameters}
-        if self.file:
-            given = {name: value for name, value in self.fixtures.items() if name in parameters}
-            for name, value in {**given, **_parametrized(node)}.items():
-                self._bind(name, value, inside, own, module=False)
-        before = self.local
-        self.local = (
-            before
-            | parameters
-            | {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        own = parameters | set(stored(node))
+        inside = Scope(
+            {name: value and replace(value) for name, value in here.known.items() if name not in own},
+            {name: instance for name, instance in here.instances.items() if name not in own},
         )
-        self._scope(node.body, inside, own, module=False)
-        self.local = before
+        inside.known.update(dict.fromkeys(parameters))
+        before, self.local = self.local, self.local | own
+        around, self.returned = self.returned, []
+        if self.file:
+            given = {name: value and replace(value) for name, value in self.fixtures.items() if name in parameters}
+            stated = {name: self._binding(value, here) for name, value in parametrized(node).items()}
+            for name, value in {**given, **stated}.items():
+                self._forget([name], inside) if value is None else self._bind(name, value, inside)
+        self._block(node.body, inside)
+        if any(decorated(node, "fixture")):
+            self.fixtures[node.name] = self.returned[0] if len(self.returned) == 1 else None
+        self.local, self.returned = before, around
+        return inside
+
+    def _class(self, node: ast.ClassDef, here: Scope) -> None:
+        inside = here.copy() if self.file else Scope()
+        methods: list[ast.FunctionDef | ast.AsyncFunctionDef]
+        methods = [part for part in node.body if isinstance(part, FUNCTIONS)]
+        for part in values_first(methods) if self.file else methods:
+            if self._mentioned(part):
+                end = self._function(part, inside)
+                for name in filter(OWN.fullmatch, end.known if self.file else ()):
+                    inside.known[name] = end.known[name]
+                    if name in end.instances:
+                        inside.instances[name] = end.instances[name]
 
     def _mentioned(self, node: ast.stmt) -> bool:
         """Whether one of the classes is called on a line of this function; most functions do not and are skipped."""
@@ -170,51 +260,117 @@ class Uses:
         at = bisect.bisect_left(self.mentions, node.lineno)
         return at < len(self.mentions) and self.mentions[at] <= (node.end_lineno or node.lineno)
 
-    def _assign(
-        self, node: ast.Assign | ast.AnnAssign, known: Known, instances: dict[str, _Instance], module: bool
-    ) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        name = _spelled(targets[0]) if len(targets) == 1 else None
-        if node.value is None or name is None or not (name.isidentifier() or name.startswith("self.")):
-            for name in bound(node):
-                known.pop(name, None)
-            return
-        self._bind(name, node.value, known, instances, module)
+    # ---- values
 
-    def _bind(self, name: str, value: ast.expr, known: Known, instances: dict[str, _Instance], module: bool) -> None:
-        made = self._constructed(value)
-        if made:
+    def _is_outside(self, name: str) -> bool:
+        return name in self.globals and name not in self.local
+
+    def _binding(self, value: ast.expr, here: Scope) -> Binding:
+        return bind(value, here.known, self.local)
+
+    def _forget(self, names: Iterable[str], here: Scope) -> None:
+        for name in names:
+            here.instances.pop(name, None)
+            here.known[name] = None
+            if here.module:
+                del here.known[name]  # it is in the module's own namespace
+
+    def _bind(self, name: str, binding: Binding, here: Scope) -> None:
+        instance = self._instance(binding, here)
+        if instance is None and name in here.instances and _first(binding.value) == name:
+            instance = here.instances[name]  # wrapped: `net = DataParallel(net)`
+        self._forget([name], here)
+        if instance is not None:
             # One of this module is a construction by its name.
-            text = self._resolved(_unwrapped(value), known) if self.file or not module else None
-            instances[name] = _Instance(made, text)
-            if module:
-                self._add(made, "construct", name, "instance", value.lineno)
-        if module:
-            known.pop(name, None)  # it is in the module's own namespace
-        else:
-            known[name] = value
+            here.instances[name] = Instance(instance.target, None) if here.module else instance
+            if here.module and self._constructed(binding.value):
+                self._add(instance.target, "construct", name, "instance", binding.value.lineno)
+        if not here.module:
+            here.known[name] = binding
+
+    def _instance(self, binding: Binding, here: Scope) -> Instance | None:
+        """The module that this is, also within ``.eval()`` and the like."""
+        value = _unwrapped(binding.value)
+        if (made := self._constructed(value)) is not None:
+            return Instance(made, None if here.module else self._text(value, binding.uses))
+        name = spelled(value) or ""
+        found = binding.uses.get(name)
+        return here.instances.get(name) or (None if found is None else self._instance(found, here))
 
     def _constructed(self, value: ast.expr) -> str | None:
-        """The class that this expression instantiates, also within ``.eval()`` and the like."""
+        """The class that this expression instantiates."""
         value = _unwrapped(value)
-        return self.classes.get(_spelled(value.func) or "") if isinstance(value, ast.Call) else None
+        return self.classes.get(spelled(value.func) or "") if isinstance(value, ast.Call) else None
 
-    def _call(self, call: ast.Call, known: Known, instances: dict[str, _Instance]) -> None:
-        own = self.classes.get(_spelled(call.func) or "")
-        if own is not None:
-            if (text := self._resolved(call, known)) is not None:
-                self._add(own, "construct", text, "call", call.lineno)
+    def _expression(self, node: ast.AST, here: Scope) -> None:
+        """The calls in an expression or a simple statement, and then what it changes."""
+        parts = list(ast.walk(node))
+        if not any(isinstance(part, _CALLING) for part in parts):
+            return
+        nested = any(isinstance(part, _WITH_OWN_NAMES) for part in parts)
+        placed = list(scoped(node)) if nested else [(part, _NO_NAMES) for part in parts]
+        for part, own in placed:
+            if isinstance(part, ast.Call):
+                self._call(part, here, own)
+        for part, own in placed if not here.module else ():
+            if isinstance(part, ast.NamedExpr):
+                self._forget(stored(part.target), here)
+            elif isinstance(part, (ast.Attribute, ast.Subscript)) and not isinstance(part.ctx, ast.Load):
+                self._alter(rooted(part.value), here, own)
+            elif isinstance(part, ast.Call):
+                self._passed(part, here, own)
+
+    def _passed(self, call: ast.Call, here: Scope, own: frozenset[str]) -> None:
+        """What may be changed by a call: the object of a method, and what an unknown function gets."""
+        name = spelled(call.func) or ""
+        root = name.partition(".")[0]
+        if root in self.trusted or name in self.classes or name in here.instances:
+            return
+        if isinstance(call.func, ast.Attribute) and call.func.attr not in _READING:
+            self._alter(rooted(call.func.value), here, own, always=call.func.attr.endswith("_"))
+        if (name in _BUILTINS or name.rpartition(".")[2][:1].isupper() or _HARMLESS.fullmatch(name)) and name:
+            return
+        for given in [*call.args, *(each.value for each in call.keywords)]:
+            for each in given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]:
+                each = each.value if isinstance(each, ast.Starred) else each
+                if spelled(each) in here.known:
+                    self._alter(spelled(each), here, own, always=name == "setattr")
+
+    def _alter(self, name: str | None, here: Scope, own: frozenset[str] = _NO_NAMES, always: bool = True) -> None:
+        """The object of this name may have changed; unless ``always``, not if it is a number or a tensor."""
+        if name is None or name in own:
+            return
+        found = here.known.get(name)
+        if found is None:
+            if name in self.assigned and name not in self.local and not here.module:
+                here.known[name] = None  # the module's own object is another one than on import
+            return
+        if always or not unchanging(found, self.trusted):
+            while found is not None and not found.changed:
+                found.changed = True
+                found = found.uses.get(rooted(found.value) or "")  # which this one is, or is a part of
+
+    # ---- calls
+
+    def _call(self, call: ast.Call, here: Scope, own: frozenset[str]) -> None:
+        name = spelled(call.func) or ""
+        known = {**here.known, **dict.fromkeys(own)} if own else here.known
+        target = self.classes.get(name)
+        if target is not None:
+            if (text := self._text(call, bind(call, known, self.local).uses)) is not None:
+                self._add(target, "construct", text, "call", call.lineno)
             return
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr == "forward":
             function = function.value
-        instance = instances.get(_spelled(function) or "")
+        instance = here.instances.get(spelled(function) or "")
         if instance is None and (made := self._constructed(function)):
-            instance = _Instance(made, self._resolved(_unwrapped(function), known))
+            built = _unwrapped(function)
+            instance = Instance(made, self._text(built, bind(built, known, self.local).uses))
         if instance is not None and (call.args or call.keywords):
-            arguments = ast.Call(ast.Name("f", ast.Load()), call.args, call.keywords)
-            if (text := self._resolved(arguments, known, extra={"f"})) is not None:
-                self._add(instance.target, "inputs", text[2:-1], "call", call.lineno, instance.made)
+            arguments = ast.Call(ast.Name("dict", ast.Load()), call.args, call.keywords)
+            if (text := self._text(arguments, bind(arguments, known, self.local).uses)) is not None:
+                self._add(instance.target, "inputs", text[len("dict(") : -1], "call", call.lineno, instance.made)
 
     def _add(self, target: str, kind: str, text: str, source: str, line: int, made: str | None = None) -> None:
         if self.file is not None:
@@ -223,178 +379,22 @@ class Uses:
             source = "test"
         self.found.append(Candidate(target, kind, Source(text, source, line, self.file, made)))
 
-    def _resolved(
-        self, expression: ast.expr, known: Known, extra: frozenset[str] | set[str] = frozenset()
-    ) -> str | None:
-        """The expression's text with local names replaced by their assigned values; None if that is impossible."""
-        spelled = self.classes if self.file else {}
-        inlined = _Inline(known, spelled).visit(ast.parse(ast.unparse(expression), mode="eval").body)
-        own = {name.id for name in ast.walk(inlined) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
-        for node in ast.walk(inlined):
-            if isinstance(node, ast.Name) and node.id not in (self.globals - self.local) | own | extra:
-                return None
-            if isinstance(node, ast.Call) and not self._safe(node.func, extra):
-                return None
-            if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
-                return None
-        return ast.unparse(inlined)
-
-    def _safe(self, function: ast.expr, extra: frozenset[str] | set[str]) -> bool:
-        """Whether this may be called to make an example: yes for classes and well-known libraries, no for the file's
-        own functions."""
-        while isinstance(function, ast.Attribute):
-            function = function.value
-        if isinstance(function, ast.Call):
-            return self._safe(function.func, extra)
-        if not isinstance(function, ast.Name):
-            return not isinstance(function, ast.Lambda)
-        name = function.id
-        return (
-            name in extra
-            or name in (self.trusted or ())
-            or name in self.classes.values()
-            or name in _SAFE_BUILTINS
-            or name[:1].isupper()
-        )
-
-
-class _Inline(ast.NodeTransformer):
-    """Replaces names by values, and spellings of classes by their names."""
-
-    def __init__(self, known: Known, classes: Mapping[str, str], depth: int = 8) -> None:
-        self.known, self.classes, self.depth = known, classes, depth
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id in self.classes:
-            return ast.Name(self.classes[node.id], ast.Load())
-        return self._value(node, node.id)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        spelled = _spelled(node) or ""
-        if spelled in self.classes:
-            return ast.Name(self.classes[spelled], ast.Load())
-        if spelled in self.known:
-            return self._value(node, spelled)
-        return self.generic_visit(node)
-
-    def _value(self, node: ast.Name | ast.Attribute, name: str) -> ast.expr:
-        value = self.known.get(name)
-        if value is None or self.depth == 0 or not isinstance(node.ctx, ast.Load):
-            return node
-        rest = {other: expr for other, expr in self.known.items() if other != name}
-        inner = _Inline(rest, self.classes, self.depth - 1)
-        return inner.visit(ast.parse(ast.unparse(value), mode="eval").body)
-
-
-def _spelled(node: ast.expr) -> str | None:
-    """``Net`` or ``models.Net``; None for anything but a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
-
-
-def _of_self(methods: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[ast.Assign | ast.AnnAssign]:
-    """Assignments to attributes of ``self``, as in a ``setUp``."""
-    for method in methods:
-        for node in ast.walk(method):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                if (_spelled(target) or "").startswith("self."):
-                    yield node
-
-
-def _decorated(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[ast.expr]:
-    for decorator in node.decorator_list:
-        function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if (_spelled(function) or "").rpartition(".")[2] == name:
-            yield decorator
-
-
-def _fixtures(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """pytest's fixtures by name, with the expression that they return."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or not any(_decorated(node, "fixture")):
-            continue
-        local: Known = {}
-        for statement in node.body:
-            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                local[statement.targets[0].id] = statement.value
-            given = statement.value if isinstance(statement, ast.Return) else None
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield):
-                given = statement.value.value
-            if given is not None:
-                yield node.name, _Inline(local, {}).visit(ast.parse(ast.unparse(given), mode="eval").body)
-
-
-def _parametrized(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr]:
-    """The first values of ``pytest.mark.parametrize``."""
-    found: dict[str, ast.expr] = {}
-    for decorator in _decorated(node, "parametrize"):
-        if not isinstance(decorator, ast.Call) or len(decorator.args) < 2:
-            continue
+    def _text(self, expression: ast.expr, uses: Known) -> str | None:
+        """The expression's text with values for local names; None if that is impossible."""
+        spellings = self.classes if self.file else {}
         try:
-            names = ast.literal_eval(decorator.args[0])
-        except ValueError:
-            continue
-        values = decorator.args[1]
-        first = values.elts[0] if isinstance(values, (ast.List, ast.Tuple)) and values.elts else None
-        if isinstance(first, ast.Call) and (_spelled(first.func) or "").endswith("param"):
-            first = ast.Tuple(first.args, ast.Load()) if len(first.args) > 1 else first.args[0] if first.args else None
-        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-        if len(names) == 1 and first is not None:
-            found[names[0]] = first
-        elif isinstance(first, (ast.Tuple, ast.List)) and len(first.elts) == len(names):
-            found.update(zip(names, first.elts, strict=True))
-    return found
+            callables = {*self.trusted, *self.classes.values()}
+            return Inlining(spellings, self.globals, callables).text(expression, uses)
+        except Unresolvable:
+            return None
+
+
+def _first(value: ast.expr) -> str | None:
+    """The name that a call gets first."""
+    return spelled(value.args[0]) if isinstance(value, ast.Call) and value.args else None
 
 
 def _unwrapped(value: ast.expr) -> ast.expr:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _TRANSPARENT:
         value = value.func.value
     return value
-
-
-def bound(node: ast.AST) -> Iterator[str]:
-    """Names that this statement binds in its scope."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-        return
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        for alias in node.names:
-            yield (alias.asname or alias.name).split(".")[0]
-        return
-    for part in ast.iter_child_nodes(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            yield part.id
-        elif not isinstance(part, ast.stmt):
-            yield from bound(part)
-
-
-def trusted_imports(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name.split(".")[0] in _TRUSTED_ROOTS:
-                yield (alias.asname or alias.name).split(".")[0]
-    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _TRUSTED_ROOTS:
-        for alias in node.names:
-            yield alias.asname or alias.name
-
-
-def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if not is_main_guard(node):
-            for name in ("body", "orelse", "finalbody"):
-                if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
-                    yield from module_level(getattr(node, name, []))
-            for handler in getattr(node, "handlers", []):
-                yield from module_level(handler.body)
-
-
-def is_main_guard(node: ast.stmt) -> bool:
-    if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
-        return False
-    sides = (node.test.left, *node.test.comparators)
-    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)

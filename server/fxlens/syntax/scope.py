@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from fxlens.sources.bound_names import module_level
+
 __all__ = ["File", "Function", "is_setting", "is_static"]
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,7 +31,7 @@ class File:
         self._collect(self.tree.body)
 
     def _collect(self, body: list[ast.stmt]) -> None:
-        for statement in body:
+        for statement in module_level(body):
             if isinstance(statement, ast.Import):
                 for alias in statement.names:
                     self.imports[alias.asname or alias.name.split(".")[0]] = (
@@ -53,11 +55,6 @@ class File:
                         self.wrapped.add(argument.value)
                     elif isinstance(argument, ast.Name):
                         self.wrapped.add(argument.id)
-            elif isinstance(statement, ast.If | ast.Try):
-                for block in (statement.body, statement.orelse, getattr(statement, "finalbody", [])):
-                    self._collect(block)
-                for handler in getattr(statement, "handlers", []):
-                    self._collect(handler.body)
 
     def _is_wrap(self, node: ast.expr) -> bool:
         """`torch.fx.wrap`, `fx.wrap`, a bare `wrap`, and library helpers named `register_notrace_function`."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType, TracebackType
 from typing import Any
 
+from fxlens.sources.bound_names import bound, module_level
 from fxlens.sources.notebook import is_notebook
 from fxlens.sources.targets import Target, classes, has_forward
-from fxlens.sources.uses import bound, module_level
 
 from .scope import class_named
 

@@ -13,7 +13,7 @@ from fxlens.sources.targets import ASKED, FOUND, Source, Target
 
 from . import alone, assumed, guess
 from .assume import sandbox
-from .construct import Made
+from .construct import Made, guarded
 from .errors import brief, text_of
 from .scope import scope
 from .stand_ins import NotInstalled
@@ -162,7 +162,7 @@ def _inputs(namespace: ModuleType, source: Source, made: Made, constants: Inputs
 
     code = compile(f"__fxlens_arguments__({source.text})", "<fxlens inputs>", "eval")
     names = {**scope(namespace), "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
-    with sandbox.trial(_SECONDS) if source.source in FOUND else contextlib.nullcontext():
+    with guarded(source):
         try:
             if not made.meta:
                 raise LookupError("the module is real, so its inputs are")

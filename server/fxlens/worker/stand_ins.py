@@ -36,12 +36,23 @@ _ENTERING = ("BEFORE_WITH", "SETUP_WITH")
 _ONE = re.compile(r"get_(\w+_)?world_size$")
 _FIRST = re.compile(r"get_(\w+_)?rank$")
 _FETCHED = re.compile(r"(torch\.hub\.load|transformers\.\w+\.from_pretrained)\(")
-_SIZES = {
-    "Linear": (("in_features", "input_size", "in_dim"), ("out_features", "output_size", "out_dim")),
-    "Embedding": (("num_embeddings", "vocab_size"), ("embedding_dim", "embed_dim", "hidden_size")),
-    "LayerNorm": (("normalized_shape", "hidden_size", "dim"),),
-    "RMSNorm": (("normalized_shape", "hidden_size", "dim"),),
+_LAYERS = {
+    "Linear": (("in_features", "input_size", "in_dim"), ("out_features", "output_size", "out_dim"), ("bias",)),
+    "Embedding": (("num_embeddings", "vocab_size"), ("embedding_dim", "embed_dim", "hidden_size"), ("padding_idx",)),
+    "LayerNorm": (("normalized_shape", "hidden_size", "dim"), ("eps",), ("elementwise_affine",)),
+    "RMSNorm": (("normalized_shape", "hidden_size", "dim"), ("eps",), ("elementwise_affine",)),
 }
+"""Layers of torch, by the names of their parameters here and in other packages."""
+_NEEDED = {"Linear": 2, "Embedding": 2, "LayerNorm": 1, "RMSNorm": 1}
+_SAME = {
+    "ColumnParallelLinear": "Linear", "RowParallelLinear": "Linear", "ParallelEmbedding": "Embedding",
+    "VocabParallelEmbedding": "Embedding", "FusedLayerNorm": "LayerNorm", "MixedFusedLayerNorm": "LayerNorm",
+    "FastLayerNorm": "LayerNorm", "FusedRMSNorm": "RMSNorm", "MixedFusedRMSNorm": "RMSNorm",
+}  # fmt: skip
+"""Classes of fairscale, apex and the like that compute what these layers do, in a group of one process. Others whose
+names end the same way, such as `RotaryEmbedding`, do something else."""
+_OF_PAIRS = ("megatron", "vllm")
+"""Packages whose parallel layers return a pair."""
 
 
 class NotInstalled(ImportError):
@@ -88,8 +99,8 @@ def called(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if known is not None:
         with contextlib.suppress(TypeError, AttributeError, KeyError):
             return known(*args, **kwargs)
-    layer = next((each for each in _SIZES if last.endswith(each)), None)
-    made = _layer(layer, args, kwargs) if layer else None
+    layer = _SAME.get(last) if name.partition(".")[0] not in _OF_PAIRS else None
+    made = _layer(layer or last, args, kwargs) if layer or last in _LAYERS else None
     if made is not None:
         return made
     if last[:1].isupper() or (_MAKES.match(last) and name.rpartition(".")[0].rpartition(".")[2][:1].isupper()):
@@ -147,14 +158,18 @@ def keeping_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 def _layer(kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     from torch import nn
 
-    sizes = list(args[: len(_SIZES[kind])])
-    for names in _SIZES[kind][len(sizes) :]:
-        sizes += [kwargs[each] for each in names if each in kwargs][:1]
-    if len(sizes) != len(_SIZES[kind]):
+    names = _LAYERS[kind]
+    given = dict(zip([each[0] for each in names], args, strict=False))
+    for first, *others in names:
+        said = [kwargs[each] for each in (first, *others) if each in kwargs]
+        if said:
+            given.setdefault(first, said[0])
+    if len(args) > len(names) or any(each[0] not in given for each in names[: _NEEDED[kind]]):
         return None
-    more = {"bias": bool(kwargs["bias"])} if kind == "Linear" and "bias" in kwargs else {}
+    if not isinstance(given.get("bias", True), bool):
+        return None  # some other parameter
     try:
-        return getattr(nn, kind)(*sizes, **more)
+        return getattr(nn, kind)(**given)
     except TypeError:
         return None
 

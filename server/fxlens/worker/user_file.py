@@ -69,7 +69,10 @@ class OverlayLoader(importlib.machinery.SourceFileLoader):
         return self._text
 
     def get_code(self, fullname: str) -> Any:
-        code = compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
+        try:
+            code = compile(self._tree or self._text, self.path, "exec", dont_inherit=True)
+        except RecursionError:  # a tree has a limit that texts do not have, such as for a chain of elif
+            code = compile(self._text, self.path, "exec", dont_inherit=True)
         self.code = self.code or code
         return code
 

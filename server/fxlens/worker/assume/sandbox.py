@@ -20,21 +20,13 @@ from typing import Any
 
 from ..errors import text_of
 from ..tracebacks import instruction_after
+from .keeping import CHANGES, Refused, keeping_from_saving, watching
 
 _FORBIDDEN = {
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",
-    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill", "os.killpg", "os.link",
-    "os.symlink", "urllib.Request",
+    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill", "os.killpg", "urllib.Request",
 }  # fmt: skip
-_OF_FILES = {
-    "os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
-    "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
-}  # fmt: skip
-"""For these events, the number of leading arguments that are files to change; temporary files are allowed."""
-_WATCHED = {"open", *_FORBIDDEN, *_OF_FILES}
 _OWN = (__file__, contextlib.__file__)
-_active = 0
-_hooked = False
 
 PATIENCE = 5.0
 """Factor of clock time over processor time that a trial may take, so that sleeping code ends, too."""
@@ -46,10 +38,6 @@ MEMORY = 4 << 30
 
 class OutOfTime(BaseException):
     """A trial exceeded its time limit."""
-
-
-class Refused(OSError):
-    """A trial tried to write a file, start a process or open a connection."""
 
 
 def unhindered() -> float:
@@ -70,7 +58,14 @@ def trial(seconds: float) -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    contexts = (without_weights(), _guarded(), _bounded(), _timer(seconds), scripting_anew())
+    contexts = (
+        without_weights(),
+        watching(CHANGES | _FORBIDDEN),
+        keeping_from_saving(),
+        _bounded(),
+        _timer(seconds),
+        scripting_anew(),
+    )
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.ExitStack() as stack:
             for context in contexts:
@@ -136,19 +131,13 @@ class NoWeights(dict):
 
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
-    """Nothing is downloaded or saved: missing weights are replaced by a placeholder, and loading that changes
+    """Nothing is downloaded: missing weights are replaced by a placeholder, and loading that changes
     nothing."""
     import torch
     import torch.utils.model_zoo
     from torch.nn.modules.module import _IncompatibleKeys
 
     load, load_state, download = torch.load, torch.nn.Module.load_state_dict, torch.hub.download_url_to_file
-    save = torch.save
-
-    def save_elsewhere(what: Any, file: Any, *args: Any, **kwargs: Any) -> None:
-        if not _harmless(file):  # written in C++, without an audit event
-            raise Refused(f"writing {file!r} is not allowed while FX Lens searches for a construction")
-        save(what, file, *args, **kwargs)
 
     def load_what_is_there(file: Any, *args: Any, **kwargs: Any) -> Any:
         missing = isinstance(file, (str, os.PathLike)) and not os.path.exists(file)
@@ -160,7 +149,6 @@ def without_weights() -> Iterator[None]:
 
     folder = torch.hub._hub_dir
     torch.load, torch.nn.Module.load_state_dict = load_what_is_there, keep  # type: ignore[assignment, method-assign]
-    torch.save = save_elsewhere  # type: ignore[assignment]
     torch.hub.download_url_to_file = lambda *args, **kwargs: None  # type: ignore[assignment]
     fetching = [(torch.hub, "load_state_dict_from_url"), (torch.utils.model_zoo, "load_url")]
     fetched = [getattr(owner, name) for owner, name in fetching]
@@ -171,7 +159,6 @@ def without_weights() -> Iterator[None]:
         yield
     finally:
         torch.load, torch.nn.Module.load_state_dict = load, load_state  # type: ignore[method-assign]
-        torch.save = save
         torch.hub.download_url_to_file = download
         for (owner, name), function in zip(fetching, fetched, strict=True):
             setattr(owner, name, function)
@@ -239,52 +226,6 @@ def on_meta(counting: bool = False) -> Iterator[None]:
 
     with torch.device("meta"), Counting() if counting else contextlib.nullcontext():
         yield
-
-
-@contextlib.contextmanager
-def _guarded() -> Iterator[None]:
-    global _active, _hooked
-    if not _hooked:
-        sys.addaudithook(_refuse)
-        _hooked = True
-    _active += 1
-    try:
-        yield
-    finally:
-        _active -= 1
-
-
-def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    if not _active or event not in _WATCHED:
-        return  # fast path: each call of id() is an event
-    if event == "open":
-        if _writes(args) and not _harmless(args[0]):
-            raise Refused(f"writing {args[0]!r} is not allowed while FX Lens searches for a construction")
-    elif event in _FORBIDDEN or not all(map(_harmless, args[: _OF_FILES.get(event, 0)])):
-        raise Refused(f"{event} is not allowed while FX Lens searches for a construction")
-
-
-def _writes(args: tuple[Any, ...]) -> bool:
-    mode, flags = (*args, None, None)[1:3]
-    if isinstance(mode, str):
-        return any(letter in mode for letter in "wax+")
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
-
-
-def _harmless(path: Any) -> bool:
-    """Temporary files, bytecode of a module that is imported late, and devices."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        return True
-    text = os.fsdecode(path)
-    if text in (":memory:", ""):  # of sqlite
-        return True
-    text = os.path.abspath(text)
-    inside = text.startswith(tuple(os.path.join(each, "") for each in _temporary()))
-    return inside or text == os.devnull or os.path.basename(os.path.dirname(text)) == "__pycache__"
-
-
-def _temporary() -> tuple[str, ...]:
-    return tuple(os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)) or ("/tmp", "/var/tmp")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,66 @@
+"""Looking at a model changes none of the user's files, however the project constructs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from warm_python import warm_fxlens
+
+NET = """import os, pathlib
+import numpy as np
+import torch
+from torch import nn
+
+
+class Log:
+    def __init__(self, path):
+        self.file = open(path, "w")
+
+
+class Net(nn.Module):
+    def __init__(self, log=None):
+        super().__init__()
+        self.log = [log]
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(x)
+"""
+MAIN = "\n\nif __name__ == '__main__':\n    "
+TEST = "import torch\nfrom net import Log, Net\n\n\ndef test_net():\n    Net(Log('data'))(torch.ones(1, 3))\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"net.py": f"{NET}{MAIN}net = Net(Log('data'))\n    net(torch.ones(1, 3))\n"},
+        {"net.py": f"{NET}{MAIN}x = np.memmap('data', mode='w+', shape=(1, 3))\n    Net()(torch.from_numpy(x))\n"},
+        {"net.py": f"{NET}{MAIN}net = Net(torch.from_file('data', shared=True, size=4096))\n"},
+        {"net.py": NET, "tests/test_net.py": TEST},
+        {"net.py": NET.replace("self.log = [log]", "pathlib.Path('data').unlink(missing_ok=True)")},
+        {"net.py": NET.replace("self.log = [log]", "os.replace('data', 'other')")},
+        {"net.py": NET.replace("self.log = [log]", "torch.save(1, 'data')")},
+    ],
+    ids=["main block", "memmap", "from_file", "test", "unlink", "replace", "torch.save"],
+)
+def test_a_check_leaves_the_users_files_alone(tmp_path: Path, files: dict[str, str]):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "data").write_text("precious" * 4)
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", "net.py")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    (file,) = json.loads(done.stdout)["files"]
+    assert (tmp_path / "data").read_text() == "precious" * 4, file
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"data", *(Path(n).parts[0] for n in files)})
+
+
+def test_what_is_written_for_fx_lens_may_change_files(tmp_path: Path):
+    (tmp_path / "net.py").write_text(NET.replace("class Net", "# fxlens: Net(Log('data'))\nclass Net"))
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", "net.py")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    (file,) = json.loads(done.stdout)["files"]
+    assert file["targets"][0]["construct"]["text"] == "Net(Log('data'))" and (tmp_path / "data").exists()
