@@ -156,6 +156,9 @@ class CodeGen:
                 continue
         raise AssertionError("names were made twice and clashed twice")
 
+    def _parameter_names(self, free_vars: list[str]) -> set[str]:
+        return {_AFTER_NAME.split(declared)[0].strip(" *") for declared in free_vars}
+
     def _write(self, writer: Writer, nodes: list[Node], graph: "Graph | None", reserve: bool) -> PythonCode:
         for name, value in self.additional_globals():
             writer.add_global(name, value)
@@ -177,6 +180,7 @@ class CodeGen:
         finally:
             if graph is not None:
                 graph._naming = None
+        body.spell_out(self._parameter_names(writer.free_vars))
         defining = {"expanded_def": options.expanded_def} if _takes(cls.gen_fn_def, "expanded_def") else _NO_KEYWORDS
         head = self.gen_fn_def(writer.free_vars, writer.return_annotation, **defining)
         text, origins = body.text_and_origins()
@@ -244,6 +248,9 @@ class _PyTreeCodeGen(CodeGen):
     def process_outputs(self, out: Any) -> Any:
         spec = self._out_spec()
         return out if spec is None else spec.unflatten(as_sequence(out))
+
+    def _parameter_names(self, free_vars: list[str]) -> set[str]:
+        return {*super()._parameter_names(free_vars), *getattr(self.pytree_info, "orig_args", ())}
 
     def flattened_result(self, result: Any) -> list[Any]:
         """The leaves of what the function returned, whose structure is kept for the generated code."""

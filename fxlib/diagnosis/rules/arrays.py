@@ -56,6 +56,10 @@ raises NameError:
   (`Opt.A|B`). A single member as an argument can be written.
 - Subclasses of int, float or str with a `__repr__` of their own.
 - Complex numbers with an infinite or undefined imaginary part (`infj`).
+- Slices, devices, and infinite or undefined numbers where an argument of the model is called `slice`, `device`, `inf`
+  or `nan`: in the code the argument hides the name. fxlib writes the name in full.
+- A negative number to a traced power: `(-1) ** x` is written `-1 ** x`, which Python computes as `-(1 ** x)`, without
+  an error. Call `torch.pow(-1, x)`.
 
 Make it a plain number or text where it is computed: `float(np.sqrt(64))`, `math.sqrt(64)`, `int(Opt.A | Opt.B)`,
 `{Mode.FIT.value: x}`.""",
