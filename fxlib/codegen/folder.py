@@ -76,7 +76,7 @@ def _layer_source(layer: nn.Module) -> str | None:
 
 def _described(layer: nn.Module) -> dict[str, Any]:
     """The attributes of a layer, also its hooks; of tensors all but their values."""
-    tensors = {"_parameters": layer._parameters, "_buffers": layer._buffers}
+    tensors: dict[str, dict[str, Any]] = {"_parameters": layer._parameters, "_buffers": layer._buffers}
     described = {
         kind: {
             name: tensor if tensor is None else (type(tensor), tensor.shape, tensor.dtype, tensor.requires_grad)
