@@ -96,7 +96,8 @@ def create_root_arguments(
     leaves, spec = pytree.tree_flatten(tuple(args))
     if all(map(pytree.TreeSpec.is_leaf, spec.children())):
         return root_fn, args
-    return _flattened(tracer.graph, root_fn, plain, spec), leaves
+    # The head of generated code has `self`, whatever a method calls it.
+    return _flattened(tracer.graph, root_fn, ["self", *plain[1:]] if is_module else plain, spec), leaves
 
 
 def _parameters(code: CodeType) -> tuple[list[str], list[str]]:

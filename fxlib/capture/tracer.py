@@ -12,6 +12,7 @@ import inspect
 import math
 import reprlib
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
@@ -40,6 +41,9 @@ __all__ = ["Tracer"]
 
 # Types whose values cannot become attributes of the root.
 _NO_ATTRIBUTE = IMMEDIATE | {Proxy, Attribute, tuple, list, dict, slice}
+# A trace changes torch's module classes until it ends: two that overlap would leave the changes of one behind. The same
+# thread may trace within a trace.
+_one_at_a_time = threading.RLock()
 
 
 class Tracer(TracerBase):
@@ -189,7 +193,7 @@ class Tracer(TracerBase):
             TraceError: the program needed the truth value or the items of a traced value.
             NameError, NotImplementedError, …: as the override points say; and whatever ``root`` itself raises.
         """
-        with wrapping.tracing(), collector_paused():
+        with _one_at_a_time, wrapping.tracing(), collector_paused():
             start = Root.of(root, self.traced_func_name)
             self.root, self.tensor_attrs, self.submodule_paths = start.module, start.constants, start.paths
             self.root_module_name = start.name or self.root_module_name

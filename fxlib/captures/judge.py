@@ -69,8 +69,7 @@ def judge(
             elif name == "strict":
                 verdict = judge_strict(module, args, kwargs)
             elif name == "shapes":
-                done = judgement.verdicts.get("export")
-                verdict = judge_shapes(module, args, kwargs, done.replaced if done is not None else None)
+                verdict = judge_shapes(module, args, kwargs, judgement.verdicts.get("export"))
             else:
                 given = [normalise(each) or ((), {}) for each in more]
                 verdict = judge_compile(module, args, kwargs, given, functions)

@@ -72,10 +72,12 @@ def analyse(
 
 
 def judge_shapes(
-    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], replacements: Replacements | None = None
+    module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], export: Verdict | None = None
 ) -> Verdict:
     """What ``torch.export.export`` does with sizes that vary: as a verdict, with one finding for each expression that
-    makes a size a constant. ``replacements`` are those of the failures of `judge_export`."""
+    makes a size a constant. ``export`` is the verdict of `judge_export`, beyond whose failures it looks."""
+    replacements = None if export is None else export.replaced
+    rejected = export is not None and export.outcome != "captured"
     start = time.perf_counter()
     verdict = Verdict("shapes", "captured")
     try:
@@ -93,6 +95,11 @@ def judge_shapes(
         dimension, pin = next(iter(shapes.pinned.items()))
         where = f" at line {pin.span.line}" if pin.span is not None else ""
         verdict.outcome, verdict.reason = "pinned", f"{dimension.text} fixed{where}"
+    elif rejected:
+        verdict.outcome, verdict.reason = (
+            "unknown",
+            "The model cannot be exported, so there is no program of other sizes",
+        )
     verdict.seconds = time.perf_counter() - start
     return verdict
 

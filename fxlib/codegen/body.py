@@ -2,8 +2,11 @@
 each line came from.
 """
 
+import builtins
+import io
 import re
-from collections.abc import Callable, Iterator
+import tokenize
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,6 +197,13 @@ class Body:
                 self.lines.append(line)
                 self.origins.append(origin)
 
+    def spell_out(self, parameters: set[str]) -> None:
+        """Write globals and built-in functions in full where a parameter has the same name: ``torch.device(...)``."""
+        hidden = _IN_FULL.keys() & parameters
+        for i, origin in enumerate(self.origins if hidden else ()):
+            if origin is not None and self.nodes[origin]._op != "placeholder":
+                self.lines[i] = _spelled_out(self.lines[i], hidden)
+
     def text_and_origins(self) -> tuple[str, list[int | None]]:
         """The lines joined and indented, and the node each came from."""
         text = "\n    ".join(self.lines)
@@ -204,6 +214,24 @@ class Body:
                 origins += [origin] * (line.count("\n") + 1)
             text = "\n".join(self.lines).replace("\n", "\n    ")
         return text, origins
+
+
+# Built-in functions by way of torch, since `builtins` is not among the names that generated code always has.
+_IN_FULL = {name: f"torch.builtins.{name}" for name in vars(builtins)}
+_IN_FULL.update({name: f"torch.{name}" for name in ("device", "inf", "nan")})
+
+
+def _spelled_out(line: str, hidden: Set[str]) -> str:
+    """A line with these names in full, unless they are an attribute or a keyword."""
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(line).readline)]
+    except (tokenize.TokenError, SyntaxError):  # with colours, or one of several lines of a statement
+        return line
+    for before, token, after in reversed([*zip([None, *tokens], tokens, tokens[1:], strict=False)]):
+        read = token.type == tokenize.NAME and after.string != "=" and (before is None or before.string != ".")
+        if read and token.string in hidden:
+            line = line[: token.start[1]] + _IN_FULL[token.string] + line[token.end[1] :]
+    return line
 
 
 _STATEMENTS = frozenset({"call_function", "call_method", "call_module", "get_attr"})

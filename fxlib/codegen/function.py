@@ -156,6 +156,9 @@ class CodeGen:
                 continue
         raise AssertionError("names were made twice and clashed twice")
 
+    def _parameter_names(self, free_vars: list[str]) -> set[str]:
+        return {_AFTER_NAME.split(declared)[0].strip(" *") for declared in free_vars}
+
     def _write(self, writer: Writer, nodes: list[Node], graph: "Graph | None", reserve: bool) -> PythonCode:
         for name, value in self.additional_globals():
             writer.add_global(name, value)
@@ -177,6 +180,7 @@ class CodeGen:
         finally:
             if graph is not None:
                 graph._naming = None
+        body.spell_out(self._parameter_names(writer.free_vars))
         defining = {"expanded_def": options.expanded_def} if _takes(cls.gen_fn_def, "expanded_def") else _NO_KEYWORDS
         head = self.gen_fn_def(writer.free_vars, writer.return_annotation, **defining)
         text, origins = body.text_and_origins()
@@ -219,8 +223,8 @@ class _BoxedCodeGen(CodeGen):
         return "\n    ".join([f"def {self._func_name}(self, args_list){maybe_return_annotation}:", *taking])
 
 
-# What may follow the name of a parameter, and what does so where it has an annotation.
-_AFTER_NAME, _AFTER_UNTYPED, _ANNOTATED = map(re.compile, ("[:#=]", "[:#]", ":"))
+# What may follow the name of a parameter.
+_AFTER_NAME, _AFTER_UNTYPED = map(re.compile, ("[:#=]", "[:#]| ="))
 
 
 class _PyTreeInfo(NamedTuple):
@@ -245,6 +249,9 @@ class _PyTreeCodeGen(CodeGen):
         spec = self._out_spec()
         return out if spec is None else spec.unflatten(as_sequence(out))
 
+    def _parameter_names(self, free_vars: list[str]) -> set[str]:
+        return {*super()._parameter_names(free_vars), *getattr(self.pytree_info, "orig_args", ())}
+
     def flattened_result(self, result: Any) -> list[Any]:
         """The leaves of what the function returned, whose structure is kept for the generated code."""
         leaves, structure = pytree.tree_flatten(result)
@@ -258,10 +265,22 @@ class _PyTreeCodeGen(CodeGen):
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
         flat = self.pytree_info is None
         parameters = free_vars if flat else self.pytree_info.orig_args
-        head = super().gen_fn_def([*parameters], maybe_return_annotation, expanded_def=expanded_def)
         # A method's `self` was flattened with the other arguments.
         bound = [*[name for name in parameters[:1] if name == "self"], *free_vars]
+        declared = [*parameters] if flat else self._with_defaults(parameters, bound)
+        head = super().gen_fn_def(declared, maybe_return_annotation, expanded_def=expanded_def)
         return head if flat or not bound else head + self.gen_var_bindings(parameters, bound, expanded_def)
+
+    def _with_defaults(self, parameters: list[str], leaves: list[str]) -> list[str]:
+        """The parameters with their defaults, which stand at their leaves. After one that has a default each has."""
+        spec, rest = self.pytree_info.in_spec, iter(leaves)
+        if _is_args_and_kwargs(spec) or spec.num_leaves != len(leaves):
+            return [*parameters]
+        counts = [child.num_leaves for child in spec.children()]
+        own = [[next(rest) for _ in range(count)] for count in counts]
+        defaults = [declared[0].partition(" = ")[2] if declared else "" for declared in own]
+        last = max((index for index, default in enumerate(defaults) if not default), default=-1)
+        return [f"{name} = {defaults[i]}" if last < i < len(defaults) else name for i, name in enumerate(parameters)]
 
     def gen_var_bindings(self, fn_args: list[str], free_vars: list[str], expanded_def: bool) -> str:
         """The lines that unpack the parameters into the placeholders."""
@@ -279,7 +298,7 @@ class _PyTreeCodeGen(CodeGen):
         )
 
     def _format_annotations(self, free_vars: list[str], expanded_def: bool) -> str:
-        annotated = [*filter(_ANNOTATED.search, free_vars)]
+        annotated = [name for declared in free_vars if ":" in (name := declared.partition(" = ")[0])]
         text = "\n    ".join(annotated) if expanded_def else "; ".join([*annotated, "\n"])
         return f"\n    {text}" if annotated else ""
 

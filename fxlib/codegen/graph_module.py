@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from fxlib.ir.graph import Graph
 from fxlib.ir.node import Node
 from fxlib.ir.paths import _del_attr, attribute_of_modules, follow, reserve
 
-__all__ = ["GraphModule"]
+__all__ = ["GraphModule", "own_name"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 _KEPT_IN_COPIES = (
@@ -68,12 +68,19 @@ class GraphModule(nn.Module):
         Raises:
             RuntimeError: ``root`` is neither, or a dict that lacks a target.
             AttributeError: ``root`` is a module that lacks a target.
+            TypeError: a target is, or is in, an attribute that every graph module has, such as ``graph``.
         """
         super().__init__()
         type(self).__name__ = class_name
         if isinstance(graph, foreign_graph):
             graph = from_torch_graph(graph)
-        take(root, self, graph)
+        targets = attribute_targets(graph)
+        if name := own_name(targets):
+            raise TypeError(
+                f"the graph reads {name!r} of the model, which is the name of an attribute of every GraphModule; "
+                "rename it in the model"
+            )
+        take(root, self, targets)
         self.graph = graph
         # Pickling stores the tracer's class by name.
         tracer_cls = graph._tracer_cls
@@ -269,6 +276,17 @@ class GraphModule(nn.Module):
     _register_create_node_hook, _unregister_create_node_hook = hook_methods("create_node_hook", "_create_node_hooks")
     _register_erase_node_hook, _unregister_erase_node_hook = hook_methods("erase_node_hook", "_erase_node_hooks")
     _register_deepcopy_hook, _unregister_deepcopy_hook = hook_methods("deepcopy_hook", "_deepcopy_hooks")
+
+
+_OWN_NAMES = {
+    *dir(GraphModule), *HOOKS, "_graph", "_code", "_lineno_map", "_prologue_start", "_tracer_cls", "_tracer_extras",
+    "meta", "shape_env",
+} - {*dir(nn.Module)}  # fmt: skip
+
+
+def own_name(targets: Iterable[str]) -> str | None:
+    """The first name with which one of these paths begins that a graph module needs for an attribute of its own."""
+    return next((name for path in targets if (name := path.partition(".")[0]) in _OWN_NAMES), None)
 
 
 def _sizes_written_fast() -> contextlib.AbstractContextManager[None]:

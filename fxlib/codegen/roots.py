@@ -31,9 +31,8 @@ def attribute_targets(graph: Graph) -> dict[str, Node]:
     return targets
 
 
-def take(root: nn.Module | dict[str, Any], module: nn.Module, graph: Graph) -> None:
+def take(root: nn.Module | dict[str, Any], module: nn.Module, targets: Mapping[str, Node]) -> None:
     """Copy into a new graph module what its graph refers to; see ``GraphModule`` for the arguments and errors."""
-    targets = attribute_targets(graph)
     if isinstance(root, nn.Module):
         module.training = getattr(root, "training", module.training)
         transplant = Transplant(root, module)

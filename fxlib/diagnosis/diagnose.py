@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from fxlib.codegen.function import surely_compiles
-from fxlib.codegen.graph_module import GraphModule
+from fxlib.codegen.function import _PyTreeCodeGen, surely_compiles
+from fxlib.codegen.graph_module import GraphModule, own_name
+from fxlib.codegen.roots import attribute_targets
 from fxlib.diagnosis.comparison.doubt import doubtful
 from fxlib.diagnosis.detectors import AT_PROBES, LAST, LOOKERS, ON_GRAPH
 from fxlib.diagnosis.detectors.opaque import doubts_of
@@ -134,7 +135,20 @@ def _report(search: Search) -> Report:
     elif own is not None and tracer is not None:
         report._annotate = partial(_annotate_by_name, run)
     report._graph = graph
-    if tracer is not None and graph is not None:
+    name = None if graph is None else own_name(attribute_targets(graph))
+    if name is not None:
+        message = f"The traced model cannot hold `{name}`, since torch.fx's GraphModule has an attribute of that name"
+        # What torch.fx says depends on the name and the kind of attribute; it may fail as late as the module runs.
+        found.replace(found.add("FX191", search.root_class(), message), related=())
+        if report.error is None:
+            report.error = ("TypeError", message)
+    elif tracer is not None and graph is not None and _unpacks_defaults(graph):
+        report.error = ("SyntaxError", "invalid syntax")
+        message = (
+            "The code that torch.fx generates for these concrete arguments does not compile: it unpacks arguments "
+        )
+        found.add("FX199", search.root_class(), f"{message}with their defaults", error=": ".join(report.error))
+    elif tracer is not None and graph is not None:
         report.traces, report._make = True, partial(_module, tracer.root, subject.name, tracer.root.training)
         constants = getattr(tracer, "tensor_attrs", {})
         sure = surely_compiles(graph) or graph.python_code("self")._deferrable
@@ -157,6 +171,12 @@ def _report(search: Search) -> Report:
     report.baked = list(run.notes.baked.values())
     report.findings = sorted(_once_for_each_module(_without_explained(found), found), key=_order)
     return report
+
+
+def _unpacks_defaults(graph: Graph) -> bool:
+    """Whether collections among the concrete arguments make torch.fx, but not fxlib, write code that is no Python."""
+    defaults = any(node._args and node.type is None for node in graph.find_nodes(op="placeholder"))
+    return defaults and isinstance(graph._codegen, _PyTreeCodeGen)
 
 
 def _traced(tracer: Any, subject: Subject) -> Graph:

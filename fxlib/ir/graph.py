@@ -180,7 +180,7 @@ class Graph:
     node_copy, graph_copy = copying.node_copy, copying.graph_copy
 
     def __deepcopy__(self, memo: dict[Any, Any] | None = None) -> Graph:
-        return copying.fill(Graph(tracer_cls=self._tracer_cls), self, memo)
+        return copying.fill(Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras), self, memo)
 
     def __getstate__(self) -> dict[str, Any]:
         return flattened(self)

@@ -174,11 +174,11 @@ class Inputs:
     def check_sizes(self, tensors: Sequence[torch.Tensor], caller: str) -> None:
         """
         Raises:
-            TypeError: a tensor is not dense, or has no data.
+            TypeError: a tensor is not dense, has no data, or has another dtype than the example's.
             ValueError: a size is not dynamic and another than the example's; or with these sizes forward would take
                 another branch than it did for the capture.
         """
-        if not all(map(_alike, tensors, self.sizes)) and (problem := self.problem(tensors, caller)):
+        if not all(map(_alike, tensors, self.sizes, self.dtypes)) and (problem := self.problem(tensors, caller)):
             raise problem
         for guard in self.guards:
             if not guard.holds(tensors):
@@ -269,14 +269,14 @@ class Inputs:
                     )
 
 
-def _alike(tensor: torch.Tensor, sizes: tuple[int | Range, ...]) -> bool:
-    """Whether it is a tensor with data that has the sizes of the example's, where they are not dynamic."""
+def _alike(tensor: torch.Tensor, sizes: tuple[int | Range, ...], dtype: torch.dtype) -> bool:
+    """Whether it is a tensor with data that has the example's dtype, and its sizes where they are not dynamic."""
     shape = tensor.shape
     same = shape == sizes or (
         len(shape) == len(sizes)
         and all(have == size or type(size) is tuple for have, size in zip(shape, sizes, strict=True))
     )
-    return same and tensor.layout is torch.strided and not tensor.is_meta
+    return same and tensor.dtype is dtype and tensor.layout is torch.strided and not tensor.is_meta
 
 
 def _fits(size: int | Range, there: int) -> bool:

@@ -121,7 +121,12 @@ class EnginePart(torch.nn.Module):
 
     def _given(self, args: Sequence[Any]) -> list[Any]:
         given = (args[index] for index in self.exported.inputs)
-        return [each if isinstance(each, torch.Tensor) else _scalar(each) for each in given]
+        return [_stored(each) if isinstance(each, torch.Tensor) else _scalar(each) for each in given]
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values as engines read them in memory: torch may leave a negation or conjugation for later."""
+    return tensor.resolve_neg().resolve_conj() if tensor.is_neg() or tensor.is_conj() else tensor
 
 
 def _scalar(value: Any) -> Any:

@@ -271,3 +271,36 @@ def test_what_is_inserted_is_formatted(tmp_path: Path):
             text=True,
         )
         assert done.returncode == 0, done.stdout
+
+
+LOST = """import torch
+from torch import nn
+
+
+class Scale(nn.Module):
+    __module__ = "torch.nn.scale"
+
+    def __reduce__(self):
+        return nn.Identity, ()
+
+    def forward(self, x):
+        return x * 2
+
+
+# fxlens: Net() <- torch.randn(1, 3)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.drop = Scale(), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.drop(self.scale(x))
+"""
+
+
+def test_a_folder_that_would_compute_something_else_is_not_saved(client: Client, workspace: Path, tmp_path: Path):
+    (workspace / "lost.py").write_text(LOST)
+    uri = client.open(workspace / "lost.py", LOST)
+    asked = {"uri": uri, "target": "Net", "passes": ["dropout"], "out": str(tmp_path / "lost")}
+    assert "would compute something else" in client.request("fxlens/pass", asked)["reason"]
+    assert not (tmp_path / "lost").exists()

@@ -108,6 +108,10 @@ def test_dynamic():
     assert_captures(Pinned(), torch.randn(2, 4), dynamic={"x": (0,)}, fx=False)
 
 
+def test_dynamic_without_a_program():
+    assert_captures(Gate(), torch.randn(2, 4), dynamic=True, fx=False)
+
+
 def test_dynamic_in_no_way():
     assert_captures(Sized(), torch.randn(2, 4), dynamic=True, fx=False)
     assert_captures(Sized(), torch.randn(2, 4), dynamic={"x": (0,), "y": (1,)}, fx=False)
@@ -134,7 +138,10 @@ def test_project():
 def test_given():
     assert_captures(torch.nn.Sequential(Gate()), torch.randn(2, 4), tracer=torch.fx.Tracer, leaf_modules=())
 """
-CAPTURES = {"test_export", "test_breaks", "test_recompiles", "test_dynamic", "test_dynamic_in_no_way"}
+CAPTURES = {
+    "test_export", "test_breaks", "test_recompiles", "test_dynamic", "test_dynamic_without_a_program",
+    "test_dynamic_in_no_way",
+}  # fmt: skip
 
 
 def run_pytest(folder: Path) -> str:
@@ -190,7 +197,7 @@ def test_what_a_project_says_of_tracing_counts_unless_the_test_says_else(tmp_pat
 def test_only_what_is_not_captured_fails(printed: str):
     failed = {line.split()[1].partition("::")[2] for line in printed.splitlines() if line.startswith("FAILED")}
     assert failed == {"test_gate", "test_optional", "test_raises_itself", *CAPTURES}
-    assert "8 failed, 4 passed" in printed
+    assert "9 failed, 4 passed" in printed
 
 
 def test_a_failure_shows_every_problem_as_check_does(printed: str):
@@ -221,6 +228,7 @@ def test_failures_of_the_other_captures(printed: str):
     assert "torch.compile: 1 recompilation instead of 0" in said["test_recompiles"]
     assert " FX621 " in said["test_recompiles"] and "buffer" in said["test_recompiles"]
     assert "program is valid for one size only" in said["test_dynamic"] and " FX701 " in said["test_dynamic"]
+    assert "torch.export does not accept it" in said["test_dynamic_without_a_program"]
     never = said["test_dynamic_in_no_way"]
     assert "the model itself accepts no other size for dimension 0 of x" in never
     assert "`dynamic` names dimension 1 of y, but the inputs have dimension 0 of x, dimension 1 of x" in never

@@ -1,9 +1,11 @@
-"""Classes that could not be constructed: findings from their text stay, and the status counts them."""
+"""Classes that could not be constructed or drawn: findings from their text stay, the status counts them, and all
+others are judged."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from check_command import fxlens
 from lsp_client import Client
 
 FILE = """import torch
@@ -66,3 +68,50 @@ def test_lines_of_ipython_are_comments_in_a_file_of_cells(client: Client, worksp
     model.write_text(CELLS)
     (found,) = client.diagnostics(client.open(model))
     assert (found["code"], found["range"]["start"]["line"]) == ("FX101", 11)
+
+
+UNDRAWN = """import enum
+
+import torch
+import torch.fx
+from torch import nn
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+    def __repr__(self):
+        raise ValueError("no text")
+
+
+@torch.fx.wrap
+def run(x, mode):
+    return x
+
+
+class Odd(nn.Module):
+    def forward(self, x):
+        return run(x, Mode.FAST)
+
+
+class Gnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.graph = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.graph(x)
+
+
+class Other(nn.Module):
+    def forward(self, x):
+        return x.relu()
+"""
+
+
+def test_a_graph_that_cannot_be_drawn_leaves_the_others(tmp_path):
+    (tmp_path / "net.py").write_text(UNDRAWN)
+    result = fxlens("check", "net.py", "--no-cache", cwd=tmp_path)
+    assert "FX199 Odd could not be traced: drawing its graph raised ValueError: no text" in result.stdout
+    assert "net.py:25:1: warning FX191 The traced model cannot hold `graph`" in result.stdout
+    assert "Other traced, 3 nodes" in result.stdout and "FX Lens itself" not in result.stdout

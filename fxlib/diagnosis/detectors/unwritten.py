@@ -6,6 +6,7 @@ import ast
 import builtins
 import cmath
 import enum
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -39,7 +40,15 @@ def unwritten_values(search: Search) -> None:
     """FX239: torch.fx writes such a value as its text, which is no code, names what the code does not know, or is
     another value."""
     run = search.best
+    parameters = {str(node.target).lstrip("*") for node in run.nodes if node.op == "placeholder"}
     for node in run.nodes:
+        hidden = next(
+            (each for part in (*node.args, *node.kwargs.values()) for each in _names_in(part) & parameters), ""
+        )
+        if hidden:
+            detail = f"The code needs the name `{hidden}`, which is that of an argument there: rename the argument"
+            run.add("FX239", run.place_of_node(node), detail=detail, node=node.name)
+            continue
         found = next((each for part in (*node.args, *node.kwargs.values()) for each in _in(part)), None)
         if found is not None:
             detail, data = _said(found)
@@ -48,6 +57,17 @@ def unwritten_values(search: Search) -> None:
             text = _short(f"{node.args[0]} ** {node.args[1]}")
             detail = f"There `{text}` is `-({text[1:]})`: use torch.pow"
             run.add("FX239", run.place_of_node(node), detail=detail, node=node.name)
+
+
+def _names_in(value: Any) -> set[str]:
+    """The names that the text of a value consists of, where a parameter may have the same."""
+    if type(value) is slice:
+        return {"slice"}.union(*map(_names_in, (value.start, value.stop, value.step)))
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(_names_in, value))
+    if type(value) is torch.device:
+        return {"device"}
+    return {repr(abs(value))} if type(value) is float and not math.isfinite(value) else set()
 
 
 def _said(found: _Unwritten) -> tuple[str, dict[str, Any]]:

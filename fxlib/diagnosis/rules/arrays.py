@@ -56,6 +56,8 @@ raises NameError:
   (`Opt.A|B`). A single member as an argument can be written.
 - Subclasses of int, float or str with a `__repr__` of their own.
 - Complex numbers with an infinite or undefined imaginary part (`infj`).
+- Slices, devices, and infinite or undefined numbers where an argument of the model is called `slice`, `device`, `inf`
+  or `nan`: in the code the argument hides the name. fxlib writes the name in full.
 
 A negative number to the power of a traced value is written without parentheses, so that `(-1) ** x` becomes `-1 ** x`,
 which is `-(1 ** x)`. Write `torch.pow(-1, x)`. Graphs of fxlib have the parentheses.

@@ -418,6 +418,48 @@ class Net(nn.Sequential):
 """,
     ),
     Rule(
+        "FX191",
+        "own-name",
+        "An attribute has the name of one of GraphModule's own",
+        "The traced model cannot hold `graph`, since torch.fx's GraphModule has an attribute of that name",
+        "error",
+        """torch.fx puts what the graph uses (layers, parameters, buffers and tensors) into a `GraphModule` under the
+names that they have in the model. A GraphModule has attributes of its own: `graph`, `code`, `meta`, `recompile`,
+`to_folder` and others. If the model uses one of these names, torch.fx raises, or makes a module that fails when it
+runs. Only attributes of the traced model itself matter, not those of its layers.
+
+A state dict contains the old name: load old checkpoints with the key renamed.""",
+        "cannot assign 'torch.fx.graph.Graph' as child module 'graph' (torch.nn.Module or None expected)",
+        (),
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):  # <- here
+    def __init__(self):
+        super().__init__()
+        self.graph = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.graph(x)
+""",
+        """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.graph_layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.graph_layer(x)
+""",
+        advice="Rename it",
+    ),
+    Rule(
         "FX195",
         "guard",
         "Your own check fails while tracing",

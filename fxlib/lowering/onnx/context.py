@@ -186,7 +186,7 @@ class Context:
         found = self._by_id.get(key)
         if found is None:
             self._held.append(tensor)
-            tensor = tensor.detach()
+            tensor = tensor.detach().resolve_neg().resolve_conj()
             if tensor.is_meta and not self.check:
                 raise Unsupported(f"parameter {name!r} is on the meta device and has no data", "FX499")
             if not tensor.is_contiguous():

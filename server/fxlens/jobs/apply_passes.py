@@ -104,7 +104,7 @@ class _Changed:
             with outputs.writing(onnx):
                 outputs.check_file(onnx, force)
         if out:
-            _save(self._graph_module, out, self.model.name)
+            _save(self._graph_module, out, self.model.name, self.model.in_order)
         if onnx:
             _export(self._to_export(), self.model, onnx)
         return {}
@@ -119,8 +119,8 @@ class _Changed:
             return self._apply(self.model.traced(), replace(self.choice, export=True))[0]
 
 
-def _save(changed: Any, folder: str, name: str) -> None:
-    """A folder that can be imported; it needs fxlib only if the model itself does."""
+def _save(changed: Any, folder: str, name: str, inputs: tuple[Any, ...]) -> None:
+    """A folder that can be imported, and computes what the model does; it needs fxlib only if the model itself does."""
     import warnings
 
     from fxlens.worker import outputs
@@ -132,14 +132,49 @@ def _save(changed: Any, folder: str, name: str) -> None:
             changed.to_folder(place, name)
         file = place / "module.py"
         text = file.read_text(encoding="utf-8")
-        body = text[text.index("class ") :]
+        body = text[text.index("_FOLDER = ") :]
         for short in ("fx_pytree", "pytree"):
             if f"{short}." not in body:
                 text = re.sub(rf"^import \S+ as {short}\n", "", text, flags=re.MULTILINE)
         file.write_text(text, encoding="utf-8")
+        _check(changed, file, name, inputs)
 
     with outputs.writing(folder):
         save_folder(Path(folder), write)
+
+
+def _check(changed: Any, file: Path, name: str, inputs: tuple[Any, ...]) -> None:
+    """Loads what was saved and runs it on the example: what has no source form may be lost without an error.
+
+    Raises:
+        Refused: it computes something else.
+    """
+    import torch
+    from torch.func import functional_call
+    from torch.utils import _pytree as pytree
+
+    from fxlens.worker import one_model
+    from fxlib.lowering.difference import difference, mismatch
+
+    # An import would leave compiled files among those that are saved.
+    written: dict[str, Any] = {"__name__": f"{__name__}.saved", "__file__": str(file)}
+    exec(compile(file.read_text(encoding="utf-8"), file, "exec"), written)
+    loaded = written[name]()
+    results = []
+    for module in (changed, changed, loaded):
+        # The model, which may be saved again, keeps its buffers.
+        buffers = {path: buffer.clone() for path, buffer in module.named_buffers()}
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)
+            results.append(functional_call(module, buffers, pytree.tree_map_only(torch.Tensor, torch.clone, inputs)))
+    expected, again, given = results
+    # A result that is another one each time tells nothing.
+    said = mismatch(expected, given) or (difference(again, given)[0] > _SAME >= difference(expected, again)[0])
+    if said:
+        raise one_model.Refused(f"{name} would compute something else when it is loaded from a folder")
+
+
+_SAME = 1e-5
 
 
 def _export(changed: Any, model: Model, file: str) -> None:

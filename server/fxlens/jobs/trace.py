@@ -222,12 +222,20 @@ def _import(job: Job, tree: ast.Module, replaced: user_file.Replaced) -> Any:
 
 
 def _send_graph(job: Job, model: Any) -> None:
-    graph = _graph(job, model)
+    from fxlens.worker import problems
+
+    graph = record.NO_GRAPH
     try:
+        graph = _graph(job, model)
         job.send("graph", target=model.name, graph=graph, doubtful=model.report.doubtful)
+        return
     except protocol.TooLarge as error:
         reason = f"its graph has {len(graph['nodes']):,} nodes: {error}"
-        job.send("graph", target=model.name, graph=record.NO_GRAPH, reason=reason)
+    except BaseException as error:  # reading the model runs code of the user's, too
+        finding = problems.raised(job, model.target, error, "drawing its graph")
+        job.send("findings", findings=[finding])
+        reason = finding["message"]
+    job.send("graph", target=model.name, graph=record.NO_GRAPH, reason=reason)
 
 
 def _graph(job: Job, model: Any) -> Graph:

@@ -35,7 +35,7 @@ _DEVICE = re.compile(r"(?i:meta)\b|register_meta|same device|expected device")
 class Traced:
     """A model with a graph, and the data for the graph's part of the record."""
 
-    name: str
+    target: Target
     report: Any
     root: Any
     inputs: example_inputs.Inputs | None
@@ -43,6 +43,10 @@ class Traced:
     """Further inputs from recorded calls."""
     shapes: specified.Said
     """Its ``dynamic_shapes`` from the file."""
+
+    @property
+    def name(self) -> str:
+        return self.target.name
 
 
 @dataclass
@@ -222,7 +226,7 @@ def _trace(
     }
     job.send("target", target=found)
     others = example_inputs.others(namespace, target, made, inputs)
-    return Traced(target.name, report, made.module, inputs, others, specified.read(namespace, target.name))
+    return Traced(target, report, made.module, inputs, others, specified.read(namespace, target.name))
 
 
 @dataclass

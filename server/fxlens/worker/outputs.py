@@ -35,6 +35,8 @@ def writing(place: str) -> Iterator[None]:
 
     try:
         yield
+    except one_model.Refused:
+        raise
     except NotOurs as error:
         raise one_model.Refused(str(error)) from None
     except OSError as error:

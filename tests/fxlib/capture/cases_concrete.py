@@ -60,12 +60,6 @@ def concrete_loop(features):
     return torch.cat(pooled, 1)
 
 
-@concrete({"x": (fx.PH, fx.PH)})
-def concrete_tuple_with_default(x, y=2):
-    a, b = x
-    return a + b + y
-
-
 @concrete((fx.PH, 3, None))
 def concrete_positional(a, b, c=None):
     return a + b

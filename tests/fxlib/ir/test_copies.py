@@ -16,6 +16,11 @@ from fxlib.captures.isolation import restored
 from fxlib.ir.modules import copy_of, copy_with, data_kept, writes_undone
 
 
+def test_a_graph_keeps_what_its_tracer_needs():
+    graph = fxlib.Graph(tracer_cls=fxlib.Tracer, tracer_extras={"depth": 1})
+    assert copy.deepcopy(graph)._tracer_extras == {"depth": 1}
+
+
 class Entangled(nn.Module):
     """Names for one thing in several places, and a way back to the root."""
 

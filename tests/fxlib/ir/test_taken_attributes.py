@@ -108,3 +108,27 @@ def test_registration_hooks_see_every_module():
     finally:
         hook.remove()
     assert calls[0] == calls[1] == ["block", "0", "1", "0", "1"]
+
+
+@pytest.mark.parametrize("name", ["graph", "code", "meta", "recompile", "_graph"])
+@pytest.mark.parametrize("kind", [nn.Linear, nn.Parameter, nn.Sequential])
+def test_names_that_a_graph_module_needs_for_itself(name, kind):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            value = {nn.Linear: nn.Linear(3, 3), nn.Parameter: nn.Parameter(torch.ones(3)), nn.Sequential: None}[kind]
+            setattr(self, name, nn.Sequential(nn.ReLU()) if value is None else value)
+
+        def forward(self, x):
+            held = getattr(self, name)
+            return held * x if kind is nn.Parameter else held(x)
+
+    x = torch.ones(2, 3)
+    with pytest.raises(TypeError, match=f"{name}'.*rename it"):
+        fxlib.symbolic_trace(Net())
+    with pytest.raises(Exception):  # noqa: B017  # some names fail when the module runs
+        torch.fx.symbolic_trace(Net())(x)
+    report = fxlib.diagnose(Net(), x)
+    assert report.codes() == ["FX191"] and not report.traces and report.graph_module is None
+    outer = nn.Sequential(Net())
+    assert fxlib.diagnose(outer, x).traces and torch.equal(fxlib.symbolic_trace(outer)(x), outer(x))
