@@ -59,7 +59,8 @@ class Region:
 @dataclass
 class Notes:
     """Data that detectors keep until the end of the run. ``waiting`` holds the first operand of a comparison or call,
-    by kind and by the id of the syntax around it, until the second reports."""
+    by kind and by the id of the syntax around it, until the second reports. ``unseen``: it is not known of which memory
+    an augmented assignment writes to."""
 
     baked: dict[Span, Baked] = field(default_factory=dict)
     training: dict[Span, Place] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class Notes:
     mutations: list[Mutation] = field(default_factory=list)
     hidden: list[tuple[FunctionType, Node, frozenset[str]]] = field(default_factory=list)
     waiting: dict[tuple[str, int], Any] = field(default_factory=dict)
+    unseen: bool = False
 
 
 class Run:
