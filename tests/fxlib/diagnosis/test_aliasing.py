@@ -35,7 +35,8 @@ THE_SAME = [
     "h.reshape(-1)", "h.contiguous()", "torch.flatten(h)", "self.flat(h)", "self.same(h)", "self.drop(h)", "h.mT",
     "F.dropout(h, 0.1, training=False)", "h.to(x.device)", 'h.to("cpu")', "h.type_as(x)", "h.unflatten(-1, (2, 2))",
     "h.real", "h.diagonal()", "h.swapdims(0, 1)", "torch.broadcast_to(h, (2, 4))", "torch.atleast_2d(h)", "self.act(h)",
-    "h.clamp_(0)", "helper(h)", "h[:, ::2]", "h.detach().requires_grad_(False)", "torch.view_as_complex(h.view(2, 2, 2))",
+    "h.clamp_(0)", "helper(h)", "h[:, ::2]", "h.detach().requires_grad_(False)",
+    "torch.view_as_complex(h.view(2, 2, 2))",
 ]  # fmt: skip
 ANOTHER = ["h.reshape(-1).clone()", "self.fc(h)", "h.double()", "F.relu(h)", "torch.cat([h])", "h[[0, 1]]", "h.t() * 2"]
 APART = {
