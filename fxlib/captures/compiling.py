@@ -48,15 +48,17 @@ def judge_compile(
     verdict = Verdict("compile", "captured", fullgraph=True)
     breaks = breaks_of_log(run, torch_side.__file__)
     verdict.parts = [_part(graph, end) for graph, end in zip(run.graphs, run.ends, strict=True)]
-    verdict.breaks = len({(each.span, each.inside) for each in breaks})
+    # A graph that ends at a break tells so even where its log does not.
+    ended = sum(end is not None for end in run.ends)
+    verdict.breaks = len({(each.span, each.inside) for each in breaks}) or ended
     hidden: list[Break] = []
     complete = False
     if run.error is not None:
         verdict.outcome, verdict.reason = "fails", first_line(run.error)
-    elif breaks:
+    elif verdict.breaks:
         verdict.outcome = "parts"
     whole: BaseException | None = None
-    if breaks or run.error is not None:
+    if verdict.breaks or run.error is not None:
         with restored(module):
             whole = torch_side.compiled_whole(module, *copied((args, kwargs))).error
         verdict.fullgraph = whole is None

@@ -4,73 +4,97 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from fxlib.captures.places import forward_of
-from fxlib.ir.leaves import write_back
+from fxlib.ir.held import Contents, Generators
+from fxlib.ir.leaves import same_values, version_of, write_back
 
 __all__ = ["copied", "restored"]
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
-_LARGEST = 50_000_000  # elements of buffers; larger ones are neither copied nor restored
+_LARGEST = 50_000_000  # elements of parameters and buffers; larger ones are neither copied nor restored
 
 
 @contextlib.contextmanager
 def restored(module: torch.nn.Module) -> Iterator[None]:
-    """Restore a module's attributes, buffers and training mode, plain globals of the files that define it, and torch's
-    random state. Attributes are the same objects afterwards: others may hold them, too."""
-    held: list[tuple[Any, dict[str, Any], list[tuple[Any, list[Any]]]]] = []
-    values: list[tuple[torch.Tensor, torch.Tensor]] = []
-    left = _LARGEST
-    for each in module.modules():
-        containers = [value for value in vars(each).values() if type(value) in (dict, list, set)]
-        held.append((each, dict(vars(each)), [(value, _items(value)) for value in containers]))
-        for buffer in each._buffers.values():
-            if buffer is not None and buffer.device.type != "meta" and buffer.numel() <= left:
-                left -= buffer.numel()
-                values.append((buffer, buffer.detach().clone()))
+    """Restore a module's attributes with their contents, parameters, buffers and training mode, plain globals of the
+    files that define it, and the random generators. Attributes are the same objects afterwards: others may hold them,
+    too.
+
+    Within another one for the same module, nothing is copied that has not changed since."""
+    held = [(each, dict(vars(each))) for each in module.modules()]
+    contents = Contents(value for _, attributes in held for value in attributes.values())
+    tensors = _kept(module)
     scopes = {id(scope): scope for scope in map(_globals, module.modules()) if scope is not None}.values()
     plain = [(scope, {name: value for name, value in scope.items() if type(value) in _PLAIN}) for scope in scopes]
-    random = torch.get_rng_state()
+    generators = Generators()
+    outermost = not _known
+    _known.update((id(each.tensor), each) for each in tensors)
     try:
         yield
     finally:
-        for each, attributes, contents in held:
+        for each, attributes in held:
             vars(each).clear()
             vars(each).update(attributes)
-            for container, items in contents:
-                _refill(container, items)
+        contents.restore()
         for scope, constants in plain:
             scope.update(constants)
-        for buffer, value in values:
-            if buffer.shape == value.shape:
-                write_back(buffer, value)
-        torch.set_rng_state(random)
+        for kept in tensors:
+            kept.restore(certainly=outermost)
+        generators.restore()
+        if outermost:
+            _known.clear()
+
+
+@dataclass
+class _Kept:
+    """A parameter or buffer as it was."""
+
+    tensor: torch.Tensor
+    value: torch.Tensor
+    version: int
+
+    def restore(self, certainly: bool) -> None:
+        """``certainly``: also a parameter that was written without a count, as through its ``data``."""
+        written = version_of(self.tensor) != self.version
+        if self.tensor.shape != self.value.shape or not (written or certainly or not _is_parameter(self.tensor)):
+            return
+        if written or (self.value.layout is torch.strided and not same_values(self.tensor, self.value)):
+            write_back(self.tensor.data, self.value)
+            self.version = version_of(self.tensor)
+
+
+_known: dict[int, _Kept] = {}
+"""What the contexts around this one have kept."""
+
+
+def _is_parameter(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, torch.nn.Parameter)
+
+
+def _kept(module: torch.nn.Module) -> list[_Kept]:
+    found, left = [], _LARGEST
+    for tensor in (*module.buffers(), *module.parameters()):
+        if is_lazy(tensor) or tensor.device.type == "meta" or tensor.numel() > left:
+            continue
+        left -= tensor.numel()
+        known = _known.get(id(tensor))
+        if known is None or version_of(tensor) != known.version or not _is_parameter(tensor):
+            known = _Kept(tensor, tensor.detach().clone(), version_of(tensor))
+        found.append(known)
+    return found
 
 
 def _globals(module: torch.nn.Module) -> dict[str, Any] | None:
     """The globals of the file that defines a user's module."""
     function = forward_of(module)
     return function.__globals__ if function is not None else None
-
-
-def _items(container: Any) -> list[Any]:
-    """The elements of a container, or the keys and values in turn."""
-    return [each for pair in container.items() for each in pair] if type(container) is dict else [*container]
-
-
-def _refill(container: Any, items: list[Any]) -> None:
-    """Give a container the items that it had, unless it has them still."""
-    if [*map(id, _items(container))] == [*map(id, items)]:
-        return
-    container.clear()
-    if type(container) is list:
-        container.extend(items)
-    else:
-        container.update(zip(items[::2], items[1::2], strict=True) if type(container) is dict else items)
 
 
 def copied(values: Any) -> Any:

@@ -60,7 +60,7 @@ def judge(
     args, kwargs = normalise(example_inputs) or ((), {})
     of_fx = report.findings if report is not None else []
     reason, functions = torch_side.missing(), Functions()
-    with owned(module):
+    with owned(module), restored(module):
         for name in wanted:
             if reason is not None:
                 verdict = Verdict(name, "unknown", reason)
@@ -105,7 +105,7 @@ def specify(module: torch.nn.Module, example_inputs: Any, *, more: Iterable[Any]
     if (reason := torch_side.missing()) is not None:
         raise RuntimeError(reason)
     args, kwargs = normalise(example_inputs) or ((), {})
-    with owned(module):
+    with owned(module), restored(module):
         known = Inputs(module, args, kwargs).dimensions()
         varying = set()
         for each in more:

@@ -218,7 +218,7 @@ class _Analysis:
     def _refuses(self, program: Any, inputs: Inputs) -> bool:
         """Whether the program has a condition on these sizes that something equals a constant."""
         try:
-            with torch_side.quiet(), torch.no_grad():
+            with restored(self.module), torch_side.quiet(), torch.no_grad():
                 program.module()(*copied(inputs.args), **copied(inputs.kwargs))
         except Exception as error:
             return _REFUSED.search(str(error)) is not None

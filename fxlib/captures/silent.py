@@ -154,7 +154,8 @@ def _differs(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], progr
     try:
         with restored(module):
             eager = _twice(module, args, kwargs)
-        exported = _twice(program.module(), args, kwargs)
+        with restored(module):  # the program has the model's buffers
+            exported = _twice(program.module(), args, kwargs)
         return not all(map(_same, eager, exported))
     except Exception:
         return False

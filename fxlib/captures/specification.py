@@ -101,8 +101,9 @@ def varies(module: torch.nn.Module, inputs: Inputs, dimensions: Iterable[Dimensi
         for given in (inputs, inputs.resized({each: inputs.dimensions()[each] + 3 for each in group})):
             with restored(module):
                 expected = _run(module, given)
-            if not _equal(expected, _run(program, given)):
-                return False
+            with restored(module):
+                if not _equal(expected, _run(program, given)):
+                    return False
     except Exception:
         return False
     return True
@@ -338,7 +339,8 @@ class _Proposal:
         except Exception:
             return None
         try:
-            found = _run(specification.program.module(), inputs)
+            with restored(self.module):
+                found = _run(specification.program.module(), inputs)
         except Exception:
             return False
         return _equal(expected, found)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fxlib.captures.places import is_users, iterated
+from fxlib.captures.torch_side import audible
 from fxlib.ir import span as spans
 from fxlib.ir.span import Span
 
@@ -92,7 +93,8 @@ def recorded() -> Iterator[Symbols]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield listener.found
+        with audible(logger):
+            yield listener.found
     finally:
         logger.handlers = handlers
         logger.setLevel(level)

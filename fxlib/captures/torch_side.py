@@ -27,6 +27,7 @@ import torch
 __all__ = [
     "Captured",
     "Logged",
+    "audible",
     "compiled_parts",
     "compiled_whole",
     "exported",
@@ -124,13 +125,15 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
     before = [(each, each.level, each.propagate, each.disabled, [*each.handlers]) for each in _all_loggers()]
     with _levels_at_once():
         torch._logging.set_logs(**wanted)
+    listened: dict[logging.Logger, logging.Handler] = {}
     for artifact in artifacts:
-        handler = _Collector(artifact, records)
-        for logger in _loggers(artifact):
-            logger.handlers = [handler]
-            logger.propagate = False
+        listened |= dict.fromkeys(_loggers(artifact), _Collector(artifact, records))
+    for logger, handler in listened.items():
+        logger.handlers = [handler]
+        logger.propagate = False
     try:
-        yield records
+        with audible(*listened):
+            yield records
     finally:
         with _levels_at_once():
             torch._logging.set_logs()
@@ -139,6 +142,26 @@ def logged(*artifacts: str) -> Iterator[list[Logged]]:
                 logger.handlers, logger.propagate, logger.disabled = handlers, propagate, disabled
                 if logger.level != level:
                     logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def audible(*loggers: logging.Logger) -> Iterator[None]:
+    """Let these loggers write even if the user's code has disabled them, as `logging.config.dictConfig` does with all
+    that exist, or all loggers, as `logging.disable` does. The others stay silent."""
+    before = [each.disabled for each in loggers]
+    for each in loggers:
+        each.disabled = False
+        vars(each)["isEnabledFor"] = functools.partial(_is_wanted, each)
+    try:
+        yield
+    finally:
+        for each, disabled in zip(loggers, before, strict=True):
+            each.disabled = disabled
+            del vars(each)["isEnabledFor"]
+
+
+def _is_wanted(logger: logging.Logger, level: int) -> bool:
+    return level >= logger.getEffectiveLevel()
 
 
 @contextlib.contextmanager
@@ -219,7 +242,8 @@ class Captured:
     @property
     def is_one(self) -> bool:
         """Whether the first call was captured as exactly one graph."""
-        return len(self.graphs) == 1 and not any(each.artifact == "graph_breaks" for each in self.log)
+        broken = any(each.artifact == "graph_breaks" for each in self.log)
+        return self.ends == [None] and not broken
 
 
 class _Stop(BaseException):

@@ -165,7 +165,7 @@ def _report(search: Search) -> Report:
     report.taken = taken(subject.instrumentation.probes, search.reached)
     report.untaken = untaken(subject.instrumentation.probes, search.reached, search.deciding)
     code = subject.instrumentation
-    report._doubt = lambda: doubtful(subject.root, code.functions, code.own_code)
+    report._doubt = lambda: run.notes.unseen or doubtful(subject.root, code.functions, code.own_code)
     report.mutations = run.notes.mutations
     report._doubts = partial(doubts_of, run.notes.hidden)
     report.baked = list(run.notes.baked.values())

@@ -10,7 +10,18 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
-__all__ = ["as_sequence", "cast", "copied", "leaves_once", "map_tensors", "storages", "tensors_in", "write_back"]
+__all__ = [
+    "as_sequence",
+    "cast",
+    "copied",
+    "leaves_once",
+    "map_tensors",
+    "same_values",
+    "storages",
+    "tensors_in",
+    "version_of",
+    "write_back",
+]
 
 
 _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
@@ -98,8 +109,20 @@ def write_back(tensor: torch.Tensor, value: torch.Tensor) -> None:
     if tensor.layout is torch.strided and 0 in (strides := tensor.stride()):
         once = tuple(slice(None) if stride else slice(1) for stride in strides)
         tensor, value = tensor[once], value[once]
-    with torch.no_grad():
+    with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
         tensor.copy_(value)
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same elements; NaN is like NaN."""
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    return torch.equal(one, other) or bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """The number of writes that torch has counted; it counts none of tensors made in inference mode."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

@@ -61,8 +61,8 @@ ON_GRAPH: tuple[Callable[[Search], None], ...] = (
 
 #: run once, after those: they trace again, which removes the graph's constants from the module
 LAST: tuple[Callable[[Search], None], ...] = (
+    *shared_state.LAST,  # first: it reads what the last trace has changed, which the others restore
     *surroundings.LAST,
-    *shared_state.LAST,
     *moments.LAST,
     *buffers.LAST,
     *comparisons.LAST,

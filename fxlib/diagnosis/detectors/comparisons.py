@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from fxlib.diagnosis.detectors.modes import put
 from fxlib.diagnosis.engine.forms import called_name
 from fxlib.diagnosis.engine.place import Place
 from fxlib.diagnosis.engine.probes import Found, Lookers, Probe
@@ -18,12 +19,14 @@ from fxlib.diagnosis.engine.search import Search
 from fxlib.diagnosis.engine.trees import text_of
 from fxlib.diagnosis.report import Related
 from fxlib.ir.arguments import map_aggregate
+from fxlib.ir.modules import hollow_copy
 from fxlib.ir.node import Node, map_arg
 from fxlib.ir.span import Span
 
 __all__ = ["AT_PROBES", "LAST", "LOOKERS", "difference", "signature"]
 
 _MODE_SECONDS = 1.0
+_NAMES = {True: "training", False: "eval"}
 
 
 def _look_attribute(node: ast.Attribute, found: Found) -> None:
@@ -42,7 +45,7 @@ def _look_text(node: ast.Call | ast.Subscript, found: Found) -> None:
 def training(run: Run, probe: Probe, value: Any) -> None:
     """Reads of ``training``, for `other_mode`."""
     if isinstance(value, bool):
-        run.notes.training.setdefault(probe.span, run.place_of_probe(probe))
+        run.notes.training.setdefault(probe.span, (run.place_of_probe(probe), value))
         run.bake(probe.span, text_of(probe.node), value)
 
 
@@ -52,26 +55,43 @@ def other_mode(search: Search) -> None:
     reads = run.notes.training
     if not reads or not isinstance(root, nn.Module) or run.graph is None:
         return
-    modes = [(module, module.training) for module in root.modules()]
-    try:
-        snapshot.restore()
-        for module, mode in modes:
-            module.training = not mode
-        other = search.once_more()
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        snapshot.restore()
-    if other is None:
-        return
-    if _done(run) == _done(other):
+    now = {module: module.training for module in root.modules()}
+    for mode in (not root.training, root.training):
+        modes = _modes_in(search, mode)
+        if modes is None or modes == now:
+            continue
+        try:
+            snapshot.restore()
+            for module in now:
+                module.training = modes[module]
+            other = search.once_more()
+        finally:
+            for module, before in now.items():
+                module.training = before
+            snapshot.restore()
+        if other is not None and _done(run) != _done(other):
+            break
+    else:
         return
     here, there = signature(run), signature(other)
-    own, opposite = ("training", "eval") if root.training else ("eval", "training")
-    note = difference(run, opposite, zip(run.nodes, here, strict=True), zip(other.nodes, there, strict=True))
-    for place in _decisive(search, reads):
-        says = f"`{place.text}` is read only while tracing, so the graph always behaves as in {own} mode"
+    name = _NAMES[mode]
+    note = difference(run, name, zip(run.nodes, here, strict=True), zip(other.nodes, there, strict=True))
+    for place, value in _decisive(search, reads):
+        says = f"`{place.text}` is read only while tracing, so the graph always behaves as in {_NAMES[value]} mode"
         run.add("FX207", place, says, related=(note,))
+
+
+def _modes_in(search: Search, mode: bool) -> dict[nn.Module, bool] | None:
+    """The mode of each module after `train(mode)` of the root; None if that raises."""
+    root: Any = search.subject.root
+    if not search.subject.sets_own_modes:
+        return dict.fromkeys(root.modules(), mode)
+    try:
+        copy = hollow_copy(root)
+        twins = zip(root.modules(), copy.modules(), strict=True)
+        return {module: twin.training for module, twin in twins} if put(copy, mode) else None
+    except Exception:
+        return dict.fromkeys(root.modules(), mode)  # models that cannot be copied
 
 
 def difference(run: Run, mode: str, here: Iterable[tuple[Node, str]], there: Iterable[tuple[Node, str]]) -> Related:
@@ -93,20 +113,20 @@ def _done(run: Run) -> tuple[list[str], list[bool]]:
     return signature(run), run.needing
 
 
-def _decisive(search: Search, reads: dict[Span, Place]) -> list[Place]:
+def _decisive(search: Search, reads: dict[Span, tuple[Place, bool]]) -> list[tuple[Place, bool]]:
     """The reads of ``training`` that change the graph if only they return the opposite; all of them if none does, or
     there is no time to try."""
     if len(reads) == 1:
         return list(reads.values())
     decisive = []
     end = time.thread_time() + _MODE_SECONDS
-    for span, place in reads.items():
+    for span, read in reads.items():
         other = None
         if time.thread_time() < end:
             other = search.once_more(flipped=frozenset({span}))
             search.subject.snapshot.restore()
         if other is None or _done(other) != _done(search.best):
-            decisive.append(place)
+            decisive.append(read)
     return decisive or list(reads.values())
 
 

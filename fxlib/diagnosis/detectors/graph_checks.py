@@ -86,15 +86,19 @@ def _unknown_attribute(run: Run, node: Node) -> str | None:
     if isinstance(value, Unknown):
         if not isinstance(node.args[0], Node) or node.args[0].op in ("placeholder", "get_attr"):
             return None
-        if node.args[0].op == "call_module" or _tensor_like(node.args[0]):
+        if _is_tensor(run, node.args[0]):
             return None if hasattr(torch.Tensor, name) else name
         return None
     # The None default has a finding of its own.
     return None if value is None or hasattr(value, name) else name
 
 
-def _tensor_like(node: Node) -> bool:
-    """Without example inputs: an arithmetic result is a tensor or a number, nothing else."""
+def _is_tensor(run: Run, node: Node) -> bool:
+    """Whether a result that is not known is a tensor: a layer says so in its signature, and an arithmetic result is a
+    tensor or a number."""
+    if node.op == "call_module":
+        forward = getattr(type(run.module(node)), "forward", None)
+        return getattr(forward, "__annotations__", {}).get("return") in (torch.Tensor, "Tensor", "torch.Tensor")
     return (
         node.op == "call_function"
         and getattr(node.target, "__module__", "") == "_operator"

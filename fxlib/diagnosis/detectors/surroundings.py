@@ -32,6 +32,7 @@ _RANDOM = {
     "rand", "randn", "randint", "randperm", "random", "uniform", "normal", "normalvariate", "gauss", "choice",
     "choices", "sample", "shuffle", "bernoulli", "multinomial", "poisson", "standard_normal", "random_sample",
     "permutation", "betavariate", "expovariate", "triangular", "getrandbits", "randrange", "rand_like",
+    "randn_like", "randint_like",
     "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "geometric_", "log_normal_",
 }  # fmt: skip
 _SEEDS = {"manual_seed", "seed"}
@@ -92,11 +93,16 @@ def seeded(run: Run, probe: Probe, value: Any) -> None:
         run.add("FX232", run.place_of_probe(probe).widened(probe.node.parent))
 
 
+def drawn(search: Search) -> None:
+    """Notes for `unseen_draw` whether the state of a generator has changed, before other traces restore it."""
+    search.best.notes.drew = search.subject.snapshot.drew_random()
+
+
 def unseen_draw(search: Search) -> None:
     """FX206 without a place: a generator's state changed in code without probes."""
     run = search.best
     found = any(each.code in ("FX206", "FX232") or each.loud for each in run.findings)
-    if run.complete and not found and search.subject.snapshot.drew_random() and _draws(search):
+    if run.complete and not found and run.notes.drew and _draws(search):
         run.add("FX206", None, "Random numbers drawn while tracing stay the same in every call; the line is not known")
 
 
@@ -227,5 +233,5 @@ AT_PROBES = {
     "handler": handler,
 }
 LOOKERS: Lookers = {ast.Call: [_look_call], ast.With: [_look_with]}
-ON_GRAPH = (lost_contexts,)
+ON_GRAPH = (lost_contexts, drawn)
 LAST = (unseen_draw,)

@@ -59,10 +59,11 @@ class Region:
 @dataclass
 class Notes:
     """Data that detectors keep until the end of the run. ``waiting`` holds the first operand of a comparison or call,
-    by kind and by the id of the syntax around it, until the second reports."""
+    by kind and by the id of the syntax around it, until the second reports. ``unseen``: it is not known of which memory
+    an augmented assignment writes to. ``drew``: the state of a random generator has changed."""
 
     baked: dict[Span, Baked] = field(default_factory=dict)
-    training: dict[Span, Place] = field(default_factory=dict)
+    training: dict[Span, tuple[Place, bool]] = field(default_factory=dict)
     moments: dict[Span, Place] = field(default_factory=dict)
     numbers: dict[Span, tuple[Place, list[Any]]] = field(default_factory=dict)
     gradients: list[tuple[Place, list[nn.Parameter]]] = field(default_factory=list)
@@ -73,6 +74,8 @@ class Notes:
     mutations: list[Mutation] = field(default_factory=list)
     hidden: list[tuple[FunctionType, Node, frozenset[str]]] = field(default_factory=list)
     waiting: dict[tuple[str, int], Any] = field(default_factory=dict)
+    unseen: bool = False
+    drew: bool = False
 
 
 class Run:

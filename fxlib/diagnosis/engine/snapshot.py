@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -18,7 +17,8 @@ from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.engine.reach import Reached, names_in
 from fxlib.diagnosis.engine.shared import Shared, refill, same
-from fxlib.ir.leaves import leaves_once, write_back
+from fxlib.ir.held import Contents, Generators
+from fxlib.ir.leaves import leaves_once, same_values, version_of, write_back
 from fxlib.ir.objects import is_a
 from fxlib.ir.writes import Writes
 
@@ -197,10 +197,10 @@ class Snapshot:
                         self._containers.append((module, path, name, value, before))
         self._contents = _Contents([container for each in self._modules for container, _, _ in each.marks])
         self.shared = Shared(functions, self._classes, self._held)
+        self._nested = Contents(value for _, value in self._held)
 
     def _keep_generators(self) -> None:
-        self._random = random.getstate()
-        self._torch_random = torch.get_rng_state()
+        self._generators = Generators()
         self.grad = torch.is_grad_enabled()
 
     def renewed(self) -> bool:
@@ -232,7 +232,7 @@ class Snapshot:
             large = isinstance(tensor, nn.Parameter) and self._left < 0
             kept = None if tensor.is_meta or large else tensor.detach().clone()
             memory = tensor.detach() if self._doubt[2] else None
-            self._tensors.append(_Tensor(path, module, name, tensor, tensor._version, kept, memory))
+            self._tensors.append(_Tensor(path, module, name, tensor, version_of(tensor), kept, memory))
 
     def changes(self) -> list[Change]:
         """The current differences. Constants that a tracer stores on the root do not count."""
@@ -300,13 +300,14 @@ class Snapshot:
 
     def drew_random(self) -> bool:
         """Whether random numbers were drawn."""
-        return random.getstate() != self._random or not torch.equal(torch.get_rng_state(), self._torch_random)
+        return self._generators.drew()
 
     def restore(self, shared: bool = True) -> None:
         """Restore every module, buffer, random generator and the grad mode; also hooks, and state outside of modules,
         unless ``shared`` is False."""
         if shared:
             self.shared.restore()
+            self._nested.restore()
             for _, table, hooks, _ in self._hooks:
                 if table != hooks:
                     table.clear()
@@ -328,12 +329,11 @@ class Snapshot:
             if each.memory is not None and each.is_elsewhere():
                 each.tensor.data = each.memory
             if each.kept is not None and _written(each):
-                write_back(each.tensor, each.kept)
+                write_back(each.tensor.data, each.kept)  # which is no further write for torch
         for parameter, needed in self._needing.items():
             if parameter.requires_grad != needed:
                 parameter.requires_grad_(needed)
-        random.setstate(self._random)
-        torch.set_rng_state(self._torch_random)
+        self._generators.restore()
         torch.set_grad_enabled(self.grad)
 
 
@@ -348,10 +348,6 @@ def _address(tensor: torch.Tensor) -> int:
 def _written(held: _Tensor) -> bool:
     """Whether a tensor was written to. Writes through `data` or a NumPy array do not change its version."""
     tensor, kept = held.tensor, held.kept
-    if tensor._version != held.version:
+    if version_of(tensor) != held.version:
         return True
-    if type(kept) is not torch.Tensor or kept.layout is not torch.strided or torch.equal(tensor, kept):
-        return False
-    if (tensor.shape, tensor.dtype) != (kept.shape, kept.dtype):
-        return True
-    return not bool(torch.isclose(tensor, kept, 0.0, 0.0, equal_nan=True).all())
+    return type(kept) is torch.Tensor and kept.layout is torch.strided and not same_values(tensor, kept)

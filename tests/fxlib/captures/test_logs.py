@@ -1,6 +1,7 @@
 """What the user has turned on of torch's logs is on afterwards, and nothing else."""
 
 import logging
+import logging.config
 
 import pytest
 import torch
@@ -27,3 +28,32 @@ def test_logs_are_as_before(wanted):
         assert {name: after[name] for name in before} == before
     finally:
         torch._logging.set_logs()
+
+
+CONFIGURED = {"version": 1, "root": {"level": "INFO"}}  # disables the loggers that exist
+DISABLING = [lambda: logging.config.dictConfig(CONFIGURED), lambda: logging.disable(logging.WARNING)]
+
+
+@pytest.mark.parametrize("disable", DISABLING, ids=["dictConfig", "disable"])
+def test_logging_that_the_user_has_disabled_hides_nothing_and_stays_so(disable, caplog):
+    judged = {"export": "captured", "compile": "parts", "shapes": "pinned"}
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            print(x.shape)
+            logging.getLogger("tests.own").warning("said")
+            return torch.stack([x[i] * i for i in range(x.shape[0])])
+
+    judge(Net(), torch.randn(3, 4), captures=judged)  # imports all that has a log
+    known = {name: state[2] for name, state in loggers().items()}
+    try:
+        disable()
+        caplog.clear()
+        before = {name: state[2] for name, state in loggers().items()}
+        found = judge(Net(), torch.randn(3, 4), captures=judged)
+        assert {name: each.outcome for name, each in found.verdicts.items()} == judged
+        assert {name: state[2] for name, state in loggers().items()} == before and not caplog.records
+    finally:
+        logging.disable(logging.NOTSET)
+        for name, disabled in {**known, "tests.own": False}.items():
+            logging.getLogger(name).disabled = disabled

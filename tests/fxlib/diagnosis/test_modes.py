@@ -297,3 +297,40 @@ def test_autocast_that_is_turned_off_only_ends_that_of_a_caller():
 
     found = [fxlib.diagnose(Careful(mixed), torch.ones(2, 3)).findings for mixed in (False, True)]
     assert [(each.code, each.severity) for (each,) in found] == [("FX213", "info"), ("FX213", "warning")]
+
+
+FROZEN = """\
+        return self.head(self.back(x))
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.back.KEPT
+        return self
+
+
+class Back(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.1, self.training)
+"""
+
+
+@pytest.mark.parametrize(("kept", "mode"), [("eval()", ""), ("train(True)", ""), ("requires_grad_(False)", "training")])
+def test_a_part_that_the_model_keeps_in_one_mode_is_the_same_in_both(kept, mode, tmp_path):
+    body = FROZEN.replace("KEPT", kept)
+    init = "self.head, self.back = self.l, Back()\n        self.train()"
+    text = HEAD.partition("        self.bn = nn.BatchNorm1d(3)\n        self.drop")[0]
+    text += f"        self.l = nn.Linear(3, 3)\n        {init}\n\n    def forward(self, x):\n{body}"
+    found = fxlib.diagnose(load(text.replace("⟦", "").replace("⟧", ""), tmp_path).Net(), torch.randn(2, 3)).findings
+    assert [each.code for each in found] == (["FX207"] if mode else [])
+    assert all(f"behaves as in {mode} mode" in each.message for each in found)
+
+
+def test_the_mode_is_that_of_the_part_that_was_read():
+    class Back(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if self.training else x
+
+    model = torch.nn.Sequential(Back(), torch.nn.Linear(3, 3))
+    model[0].eval()
+    (found,) = fxlib.diagnose(model, torch.randn(2, 3)).findings
+    assert "behaves as in eval mode" in found.message
