@@ -20,6 +20,7 @@ from fxlib.diagnosis.report import Finding
 
 __all__ = ["judge_compile"]
 
+_CALLS = 3  # of the example
 _PASSES = 8  # analyses of code behind breaks; each pass replaces the breaks found by the one before
 
 
@@ -37,11 +38,12 @@ def judge_compile(
     Code that Dynamo did not reach because of a break (the rest of a function that it gave up) is analysed in further
     runs, in which the breaking expressions have the values of an eager run.
 
-    The model is called three times, and then with each of ``more``: each cause of a recompilation is a finding.
+    The model is called three times, and then with each of ``more``: each cause of a recompilation is a finding, and so
+    is the first of these calls that raises.
     """
     start = time.perf_counter()
     with restored(module):
-        calls = [(args, kwargs)] * 3 + [*more]
+        calls = [(args, kwargs)] * _CALLS + [*more]
         run = torch_side.compiled_parts(module, [copied(call) for call in calls])
     if not run.graphs and run.error is None and (reason := torch_side.turned_off()) is not None:
         return Verdict("compile", "unknown", reason)
@@ -53,8 +55,9 @@ def judge_compile(
     verdict.breaks = len({(each.span, each.inside) for each in breaks}) or ended
     hidden: list[Break] = []
     complete = False
-    if run.error is not None:
-        verdict.outcome, verdict.reason = "fails", first_line(run.error)
+    error = run.error or next((each for number, each in run.later.items() if number >= _CALLS), None)
+    if error is not None:
+        verdict.outcome, verdict.reason = "fails", first_line(error)
     elif verdict.breaks:
         verdict.outcome = "parts"
     whole: BaseException | None = None
@@ -67,8 +70,8 @@ def judge_compile(
     verdict.complete = run.error is None and (complete or not any(each.skipped for each in breaks))
     verdict.findings = _findings(breaks, hidden)
     verdict.findings += recompiling.findings_of(module, run.log)
-    if run.error is not None:
-        verdict.findings.append(failure_of(run.error))
+    if error is not None:
+        verdict.findings.append(failure_of(error))
     elif whole is not None and not _is_reported(whole, verdict.findings):
         # Without breaks Dynamo gets further, and may fail at code that it does not reach with them.
         verdict.findings.append(failure_of(whole, fullgraph=True))

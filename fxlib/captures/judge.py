@@ -59,6 +59,7 @@ def judge(
     judgement = Judgement(dict(earlier.verdicts) if earlier is not None else {})
     args, kwargs = normalise(example_inputs) or ((), {})
     of_fx = report.findings if report is not None else []
+    given = [normalise(each) or ((), {}) for each in more]
     reason, functions = torch_side.missing(), Functions()
     with owned(module), restored(module):
         for name in wanted:
@@ -71,10 +72,13 @@ def judge(
             elif name == "shapes":
                 verdict = judge_shapes(module, args, kwargs, judgement.verdicts.get("export"))
             else:
-                given = [normalise(each) or ((), {}) for each in more]
                 verdict = judge_compile(module, args, kwargs, given, functions)
-            if verdict.outcome == "fails" and (raised := _eager_error(module, args, kwargs)) is not None:
-                verdict = Verdict(name, "unknown", f"The model itself raises on these inputs: {raised}")
+            calls = [(args, kwargs), *(given if name == "compile" else ())] if verdict.outcome == "fails" else []
+            for number, call in enumerate(calls):
+                if (raised := _eager_error(module, *call)) is not None:
+                    which = f"number {number} of the further inputs" if number else "these inputs"
+                    verdict = Verdict(name, "unknown", f"The model itself raises on {which}: {raised}")
+                    break
             judgement.verdicts[name] = verdict
     found = [finding for verdict in judgement.verdicts.values() for finding in verdict.findings]
     judgement.findings = merged(judgement.verdicts, found, of_fx)

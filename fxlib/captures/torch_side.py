@@ -230,7 +230,7 @@ class Captured:
 
     ``graphs`` (``torch.fx.GraphModule``) and ``ends``, for each the stack at which it ended (None for one that ended
     with a return), are those of the first call, ``again`` is the number of graphs from later calls. ``log`` is what
-    torch logged, and ``error`` the exception of the first call.
+    torch logged, ``error`` the exception of the first call, and ``later`` those of later ones by their number.
     """
 
     graphs: list[Any] = field(default_factory=list)
@@ -238,6 +238,7 @@ class Captured:
     again: int = 0
     log: list[Logged] = field(default_factory=list)
     error: BaseException | None = None
+    later: dict[int, BaseException] = field(default_factory=dict)
 
     @property
     def is_one(self) -> bool:
@@ -340,13 +341,17 @@ def compiled_parts(
         logs = logged("graph_breaks", "recompiles")
         with quiet(), _guards_not_timed(), _distributions_as_dynamo_has_them(), logs as captured.log:
             run = torch.compile(module, backend=keep, dynamic=dynamic)
-            for args, kwargs in calls:
-                with contextlib.suppress(_Stop):
+            for number, (args, kwargs) in enumerate(calls):
+                try:
                     run(*args, **kwargs)
+                except _Stop:
+                    pass
+                except Exception as error:
+                    if first:
+                        captured.error = error
+                        break
+                    captured.later[number] = error
                 first = False
-    except Exception as error:
-        # The model may reject the arguments of a later call.
-        captured.error = error if first else None
     finally:
         torch.compiler.reset()
     return captured

@@ -115,14 +115,18 @@ def write_back(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors have the same elements; NaN is like NaN."""
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
-        return False
-    return torch.equal(one, other) or bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
+    if torch.equal(one, other):
+        return True
+    alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+    return alike and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
 
 
 def version_of(tensor: torch.Tensor) -> int:
     """The number of writes that torch has counted; it counts none of tensors made in inference mode."""
-    return 0 if tensor.is_inference() else tensor._version
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 
 from fxlib.codegen.graph_module import GraphModule
 from fxlib.diagnosis.comparison.parting import Parting, part
-from fxlib.diagnosis.comparison.parts import Asked, Returned, proven
+from fxlib.diagnosis.comparison.parts import Asked, Kind, Returned, kind_of, proven
 from fxlib.diagnosis.comparison.recording import Recorder, Replay
 from fxlib.diagnosis.comparison.sides import (
     CALLS,
@@ -119,9 +119,9 @@ def copies(model: nn.Module, calls: tuple[Given, Given], tracing: Tracing) -> Ma
     return make
 
 
-def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[set[type], Finding | None]:
-    """The classes that need not be compared any more, and where a model and its graph diverge. The classes are those of
-    the model, if it could be compared, and, if nothing diverges, of parts that returned the same values.
+def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -> tuple[set[Kind], Finding | None]:
+    """The kinds of modules that need not be compared any more, and where a model and its graph diverge. They are those
+    of the model, if it could be compared, and, if nothing diverges, of parts that returned the same values.
 
     Args:
         make: makes a module for one side, and its calls.
@@ -141,6 +141,7 @@ def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -
         return asked[0].module
 
     with make() as made:
+        own = {kind_of(made.model)}
         old = _worked(eager(made, around))
     if old is None:
         return set(), None
@@ -148,7 +149,6 @@ def parting(make: Make, again: Make, tracing: Tracing, training: bool = False) -
         new = list(traced(made, tracing, graph, runner=lambda _: asked[0]))
     if tracing.concrete and new[0].outcome.error == "TypeError":
         return set(), None  # probably due to the graph's signature
-    own = {type(made.model)}
     if any(map(parted, old, new)):
         return own, _located(again, tracing, old)
     known = proven(seen[: len(old)], asked[0].calls)
@@ -164,8 +164,8 @@ def _asked(made: Made, tracing: Tracing) -> Asked:
     return Asked(module, returned)
 
 
-def _in_training(make: Make, tracing: Tracing) -> tuple[set[type], Finding | None]:
-    """The classes whose parts need gradients for the same values, and where the model returns, if gradients differ and
+def _in_training(make: Make, tracing: Tracing) -> tuple[set[Kind], Finding | None]:
+    """The kinds of parts that need gradients for the same values, and where the model returns, if gradients differ and
     nothing else does."""
     with make() as made, Returned(made.model) as seen:
         one = in_training(made)

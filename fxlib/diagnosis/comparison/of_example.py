@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fxlib.diagnosis.comparison.compare import CannotCopy, copies, parting
+from fxlib.diagnosis.comparison.parts import Kind, kind_of
 from fxlib.diagnosis.comparison.sides import Given, Made, Tracing, calls_of
 from fxlib.diagnosis.fixes.example import Example, Lacking, with_concrete
 from fxlib.diagnosis.report import Finding
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class Comparing:
-    """Compares models of one file, one after the other. A class that already ran is not compared again, nor one that
-    ran as a part of another model and returned the same values there as in the graph.
+    """Compares models of one file, one after the other. A model like one that already ran is not compared again, nor
+    one like a part of another model that returned the same values there as in the graph.
 
     Args:
         namespace: names for the expressions besides ``torch`` and ``nn``.
@@ -50,8 +51,8 @@ class Comparing:
         self.tracing = tracing
         self.lacking = lacking
         self.largest = largest
-        self._known: dict[bool, set[type]] = {False: set(), True: set()}
-        """The classes; for True, those that were compared in training."""
+        self._known: dict[bool, set[Kind]] = {False: set(), True: set()}
+        """The kinds; for True, those that were compared in training."""
 
     def compare(self, construct: str, inputs: str, training: bool = False) -> Finding | None:
         """Where the graph of the model differs from it, in ``training`` also in its gradients; None if it does not, or
@@ -59,7 +60,7 @@ class Comparing:
         example = Example(construct, inputs, 0.0, self.lacking)
         try:
             model, calls, tracing = self._made(example, self.namespace)
-            if type(model) in self._known[training] or self._is_large(model):
+            if kind_of(model) in self._known[training] or self._is_large(model):
                 return None
 
             @contextlib.contextmanager

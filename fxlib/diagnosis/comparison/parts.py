@@ -17,9 +17,15 @@ from fxlib.interop.torch_side import foreign_proxy
 from fxlib.ir.leaves import map_tensors, tensors_in
 from fxlib.ir.objects import home_of
 
-__all__ = ["Asked", "Returned", "proven"]
+__all__ = ["Asked", "Kind", "Returned", "kind_of", "proven"]
 
-_PLAIN = (torch.Tensor, bool, int, float, complex, str, torch.dtype, torch.device, type(None))
+_SCALARS = (bool, int, float, complex, str, torch.dtype, torch.device, type(None))
+_PLAIN = (torch.Tensor, *_SCALARS)
+_OF_MODULES = frozenset(vars(nn.Module()))
+_MOST = 1000  # items of a container that is compared
+
+Kind = tuple[Any, ...]
+"""See `kind_of`."""
 
 
 class Returned:
@@ -27,12 +33,12 @@ class Returned:
 
     def __init__(self, model: nn.Module) -> None:
         parts = {path: each for path, each in model.named_modules() if path}
-        self.classes = {path: type(each) for path, each in parts.items() if not home_of(each).startswith("torch.")}
+        self.kinds = {path: kind_of(each) for path, each in parts.items() if not home_of(each).startswith("torch.")}
         self.values: dict[str, list[Any]] = {}
         """The leaves of all results of a part, by its path."""
         self.copies: dict[str, list[Any]] = {}
         """The same as they were then: the model may change them later, as in `y += 1`, which a graph does not."""
-        self._paths = {id(parts[path]): path for path in self.classes}
+        self._paths = {id(parts[path]): path for path in self.kinds}
 
     def __enter__(self) -> Returned:
         self._hook = register_module_forward_hook(self._note)
@@ -81,14 +87,32 @@ class Asked:
         return getattr(self.module, name)
 
 
-def proven(eager: list[Returned], graph: list[dict[str, list[Any]]]) -> set[type]:
-    """The classes of which each part that ran gave, in each call, the same in eager as in the graph."""
-    good: set[type] = set()
-    bad: set[type] = set()
+def kind_of(module: nn.Module) -> Kind:
+    """What decides, besides its inputs and weights, which of its code a module runs: the classes, modes and plain
+    attributes of itself and its parts. Layers of torch are one node each, whatever their attributes."""
+    rows = []
+    for path, each in module.named_modules():
+        own = vars(each).items() if not home_of(each).startswith("torch.") else ()
+        plain = ((name, _text(value)) for name, value in own if name not in _OF_MODULES)
+        rows.append((path, type(each), each.training, *sorted(plain)))
+    return tuple(rows)
+
+
+def _text(value: Any) -> str:
+    leaves = pytree.tree_leaves(value) if type(value) in (list, tuple, dict) else [value]
+    plain = len(leaves) <= _MOST and all(isinstance(leaf, _SCALARS) for leaf in leaves)
+    return repr(value) if plain else type(value).__qualname__
+
+
+def proven(eager: list[Returned], graph: list[dict[str, list[Any]]]) -> set[Kind]:
+    """The kinds of which each part that ran gave, in each call, the same in eager as in the graph."""
+    good: set[Kind] = set()
+    bad: set[Kind] = set()
+    kinds = eager[0].kinds if eager else {}  # later calls may have changed attributes
     for old, new in zip(eager, graph, strict=False):
         for path, values in old.values.items():
             alike = path in new and (_agree(old.copies[path], new[path]) or _agree(values, new[path]))
-            (good if alike else bad).add(old.classes[path])
+            (good if alike else bad).add(kinds[path])
     return good - bad
 
 

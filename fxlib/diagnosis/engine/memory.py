@@ -38,10 +38,10 @@ class Region(NamedTuple):
     def of(cls, leaf: int, tensor: torch.Tensor) -> Region:
         width = tensor.itemsize
         dims = zip((*tensor.shape, width), (*(each * width for each in tensor.stride()), 1), strict=True)
-        return cls(leaf, tensor.storage_offset() * width, tuple(dims))
+        return cls(leaf, int(tensor.storage_offset()) * width, tuple(dims))
 
     def meets(self, other: Region) -> bool:
-        """Whether both may have a byte in common: not if they are apart along a dimension of the memory."""
+        """Whether both may have a byte in common: they have none if they are apart along a dimension of the memory."""
         if self.leaf != other.leaf:
             return False
         strides = sorted({stride for _, stride in self.dims + other.dims if stride}, reverse=True)

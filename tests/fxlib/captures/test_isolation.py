@@ -87,3 +87,17 @@ def test_autograd_does_not_take_a_diagnosis_for_a_write():
     result = model(*X).sum()
     fxlib.diagnose(model, X)
     result.backward()
+
+
+class Either(nn.Linear):
+    def forward(self, x: torch.Tensor, flag: bool = True) -> torch.Tensor:
+        return super().forward(x) if flag else super().forward(x) * 2
+
+
+def test_further_inputs_are_all_run_and_those_that_the_model_rejects_are_named():
+    model, other, rejected = Either(4, 4), (*X, False), (torch.randn(2, 5),)
+    for at, more in ((2, [other, rejected]), (1, [rejected, other])):
+        found = judge(model, X, more=more, captures=("compile",)).verdicts["compile"]
+        assert found.outcome == "unknown" and f"number {at} of the further" in found.reason
+    found = judge(model, X, more=[other], captures=("compile",))
+    assert found.verdicts["compile"].outcome == "captured" and [each.code for each in found.findings] == ["FX622"]

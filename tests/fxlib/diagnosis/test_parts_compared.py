@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fxlib.diagnosis.comparison.of_example import Comparing
+from fxlib.diagnosis.comparison.parts import kind_of
 from fxlib.diagnosis.comparison.sides import Tracing
 from fxlib.diagnosis.fixes.example import nothing
 
@@ -85,7 +86,7 @@ def compared(folder: Path, part: str, whole: str, tracing: Tracing = USUAL) -> t
     comparing = Comparing(namespace, loaded, tracing, nothing, 10_000)
     found = []
     for name in ("Whole", "Part"):
-        known = namespace["Part"] in comparing._known[True]
+        known = kind_of(namespace["Part"]()) in comparing._known[True]
         if comparing.compare(f"{name}()", "torch.randn(4, 4)", training=True) is not None:
             found.append(name)
     return found, known
@@ -111,6 +112,20 @@ def test_a_tracer_of_torch_fx_and_parts_that_are_leaves(tmp_path: Path):
 def test_a_size_that_nobody_uses_is_no_node_of_the_graph(tmp_path: Path):
     """Its part is run alone."""
     assert compared(tmp_path, "return self.net(x), x.shape", "return self.part(x)[0]") == ([], False)
+
+
+CHANGED = {
+    "another attribute": "self.part = Part(); self.part.flag = True",
+    "another mode": "self.part = Part().eval()",
+    "another layer": "self.part = Part(); self.part.net = nn.Identity()",
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_part_that_is_not_like_the_example_of_its_class_proves_nothing(name: str, tmp_path: Path, monkeypatch):
+    assert "self.part = Part()" in HEAD
+    monkeypatch.setitem(globals(), "HEAD", HEAD.replace("self.part = Part()", CHANGED[name]))
+    assert compared(tmp_path, "return self.net(x), x.softmax(-1), None", "return self.part(x)[0]") == ([], False)
 
 
 def test_what_differs_in_the_whole_too_is_found_there_first(tmp_path: Path):
