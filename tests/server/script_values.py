@@ -324,6 +324,13 @@ for _ in range(len(sys.argv)):
     dims.append(64)
 net = Net(dims)
 """,
+    "a number of some iterations of a loop": """
+n = 0
+for layer in sys.argv[1:]:
+    if layer.startswith("norm"):
+        n += 2
+net = Net(n)
+""",
     "a number of a loop": """
 dim = 8
 for _ in range(len(sys.argv)):

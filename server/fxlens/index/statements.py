@@ -229,7 +229,7 @@ class Statements(Machine):
                 if ended in ("break", "return"):
                     break
         if cut:
-            ways.repeat(way)
+            self._repeat(way, node)
         if ended == "return" and not cut:
             return ended
         return self.block(node.orelse) if ended != "break" else None
@@ -256,8 +256,16 @@ class Statements(Machine):
                     return ended if ended == "return" else None
                 if ended in ("break", "return", "raise") or known is None or before - self.steps > _STEPS_PER_LOOP:
                     break
-        ways.repeat(way)
+        self._repeat(way, node)
         return None
+
+    def _repeat(self, way: ways.Way, node: ast.stmt) -> None:
+        """After a loop of which not all iterations were read."""
+        ways.repeat(way)
+        for each in ast.walk(node):  # also where it was read as a way that may not be executed, and undone
+            name = each.target.id if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name) else ""
+            if isinstance(self.frame.names.get(name), v.Const):
+                self.frame.names[name] = v.Hole(name)
 
     def do_With(self, node: ast.With | ast.AsyncWith) -> str | None:
         quiet = 0
