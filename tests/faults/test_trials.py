@@ -35,14 +35,10 @@ REFUSED = {
     "Replacing": "os.replace(mine(), PRECIOUS)",
     "Renaming": "os.rename(mine(), PRECIOUS)",
     "Moving": "shutil.move(mine(), PRECIOUS)",
-    "ByAnotherPath": "open(tempfile.gettempdir() + '/../../../../../..' + PRECIOUS, 'w')",
-    "LikeBytecode": "open(PRECIOUS + '__pycache__', 'w')",
-    "Truncating": "os.open(PRECIOUS, os.O_RDONLY | os.O_TRUNC)",
     "Touching": "os.utime(PRECIOUS, (0, 0))",
     "Owning": "os.chown(PRECIOUS, 12345, 12345)",
     "Noting": "os.setxattr(PRECIOUS, b'user.note', b'x')",
     "Storing": "sqlite3.connect(PRECIOUS + '.db')",
-    "Saving": "torch.save({}, PRECIOUS)",
     "Sending": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
     "Killing": "os.kill(VICTIM, signal.SIGKILL)",
     "KillingGroups": "os.killpg(VICTIM, signal.SIGKILL)",
@@ -53,6 +49,12 @@ ENDING = {
     "Interrupting": "raise KeyboardInterrupt",
     "Strange": "raise type('Strange', (BaseException,), {})",
     "Printing": "[print('x' * 1000) for _ in iter(int, 1)]",
+}
+COPIED = {  # what they write goes elsewhere
+    "ByAnotherPath": "open(tempfile.gettempdir() + '/../../../../../..' + PRECIOUS, 'w')",
+    "LikeBytecode": "open(PRECIOUS + '__pycache__', 'w')",
+    "Truncating": "os.open(PRECIOUS, os.O_RDONLY | os.O_TRUNC)",
+    "Saving": "torch.save({}, PRECIOUS)",
 }
 ALLOWED = {
     "Temporary": "open(mine(), 'w').write('x'); os.replace(mine(), mine()); torch.save({}, mine())",
@@ -71,7 +73,9 @@ def test_trials_change_nothing_outside(shared: Client, folder: Path, report):
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as victim, listening:
         try:
             text = HEAD.format(precious=str(precious), port=listening.getsockname()[1], victim=victim.pid)
-            text += "".join(CLASS.format(name=name, do=do) for name, do in {**REFUSED, **ENDING, **ALLOWED}.items())
+            text += "".join(
+                CLASS.format(name=name, do=do) for name, do in {**REFUSED, **ENDING, **COPIED, **ALLOWED}.items()
+            )
             with shared.lent(deadline=30, verify=False) as server:
                 uri = server.open(folder / "trials.py", text)
                 found = server.diagnostics(uri)
@@ -86,7 +90,7 @@ def test_trials_change_nothing_outside(shared: Client, folder: Path, report):
     assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
     assert precious.read_text() == "kept" and sorted(each.name for each in folder.iterdir()) == ["precious"]
     status = {each["name"]: each["status"] for each in record["targets"]}
-    assert {name: status[name] for name in ALLOWED} == dict.fromkeys(ALLOWED, "traced")
+    assert {name: status[name] for name in (*COPIED, *ALLOWED)} == dict.fromkeys((*COPIED, *ALLOWED), "traced")
     assert {name: status[name] for name in (*REFUSED, *ENDING)} == dict.fromkeys((*REFUSED, *ENDING), "skipped")
     assert {each["severity"] for each in found} == {4}, found
     report(tries=len(status), outcome="refused, a hint each")

@@ -72,9 +72,9 @@ _TORCH_FUNCTION = """class Odd(torch.Tensor):
 torch.relu(torch.ones(2).as_subclass(Odd))"""
 
 
-def _in_torch_function(name: str, statement: str, code: str) -> Case:
+def _in_torch_function(name: str, statement: str, code: str, offset: int = 3) -> Case:
     return Case(f"{name}, __torch_function__", "import", _TORCH_FUNCTION.replace("MISBEHAVE", statement), (code,), "",
-                True, 3)  # fmt: skip
+                True, offset)  # fmt: skip
 
 
 FATAL = [
@@ -89,7 +89,7 @@ FATAL = [
     *_everywhere("endless recursion", "(lambda f: f(f))(lambda f: f(f))", "FX310", "ecurs"),
     _in_torch_function("endless loop", "while True: pass", "FX304"),
     _in_torch_function("segmentation fault", "ctypes.string_at(0)", "FX305"),
-    _in_torch_function("sys.exit", "sys.exit(2)", "FX306"),
+    _in_torch_function("sys.exit", "sys.exit(2)", "FX306", 4),  # the statement that is skipped
     Case("regular expression without end", "forward", "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')", ("FX304",)),
     Case("deadlock", "forward", "lock = threading.Lock(); lock.acquire(); lock.acquire()", ("FX304",)),
     Case("waits for a child", "forward", "ctypes.CDLL(None).system(b'sleep 60')", ("FX304",), "", False),

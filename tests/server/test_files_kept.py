@@ -64,3 +64,21 @@ def test_what_is_written_for_fx_lens_may_change_files(tmp_path: Path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     (file,) = json.loads(done.stdout)["files"]
     assert file["targets"][0]["construct"]["text"] == "Net(Log('data'))" and (tmp_path / "data").exists()
+
+
+def test_a_model_that_writes_while_it_is_constructed_is_judged(tmp_path: Path):
+    writing = """os.makedirs("out/logs", exist_ok=True)
+        with open("out/logs/new", "x") as file:
+            file.write("3")
+        with open("data", "a") as file:
+            file.write("!")
+        torch.save(1, "weights.pt")
+        assert open("data").read() == "precious!" and open("out/logs/new").read() == "3\""""
+    (tmp_path / "net.py").write_text(NET.replace("self.log = [log]", writing))
+    (tmp_path / "data").write_text("precious")
+    command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", "net.py")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    (file,) = json.loads(done.stdout)["files"]
+    assert [(each["status"], each["construct"]["text"]) for each in file["targets"]] == [("traced", "Net()")], file
+    assert (tmp_path / "data").read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["data", "net.py"]

@@ -1,11 +1,15 @@
-"""Code that must leave the user's files alone: what would change one raises; temporary files may be written."""
+"""Code that must leave the user's files alone: what it writes goes into copies, folders that it makes are left out, and
+what would change a file otherwise raises. Temporary files may be written."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +20,11 @@ OF_FILES = {
 }  # fmt: skip
 """For these events, the number of leading arguments that may be files to change."""
 CHANGES = frozenset({"open", *OF_FILES})
+_LARGEST_COPY = 1 << 24  # bytes
 _ALSO = {"os.unlink": "os.remove", "os.replace": "os.rename"}
 """Functions with the event of another one."""
+_copies: dict[str, str] = {}
+"""Where a file of the user's is written instead, by its path, within `_checking`."""
 _watched: frozenset[str] = frozenset()
 _hooked = False
 
@@ -28,23 +35,31 @@ class Refused(OSError):
 
 @contextlib.contextmanager
 def keeping_files() -> Iterator[None]:
-    """Raises `Refused` in Python code that changes files.
+    """Raises `Refused` in Python code that changes files, but for what can be written elsewhere.
 
     An audit hook would also find functions that code has imported by name, but it can never be removed and makes every
     later trace slower; so it is used only if it is there already, or if `pathlib` has such names (Python 3.10).
     """
-    opening = [("builtins", "open", "open"), ("io", "open", "open"), ("os", "open", "os.open")]
-    others = [(each.split(".")[0], each.split(".")[1], _ALSO.get(each, each)) for each in (*OF_FILES, *_ALSO)]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_checking([*opening, *others]))
+    names = [each for each in (*OF_FILES, *_ALSO) if each not in _INSTEAD]
+    others = [(each.rpartition(".")[0], each.rpartition(".")[2], _ALSO.get(each, each)) for each in names]
+    with writing_copies(), _checking(others):
         if _hooked or sys.version_info < (3, 11):
-            stack.enter_context(watching(CHANGES))
-        yield
+            with watching(CHANGES):
+                yield
+        else:
+            yield
 
 
-def keeping_from_saving() -> contextlib.AbstractContextManager[None]:
-    """The same for functions that write in C++, without an audit event."""
-    return _checking([("torch", name, f"torch.{name}") for name in ("save", "from_file")])
+@contextlib.contextmanager
+def writing_copies() -> Iterator[None]:
+    """What Python code or torch writes goes into a copy of the file, which is read from then on. Folders are not made.
+    `torch.from_file`, which writes in C++ without an audit event, raises."""
+    names = ("builtins.open", "io.open", "os.open", "os.mkdir", "torch.save", "torch.from_file")
+    with _checking([(each.split(".")[0], each.split(".")[1], each) for each in names]):
+        try:
+            yield
+        finally:
+            _copies.clear()
 
 
 @contextlib.contextmanager
@@ -63,17 +78,70 @@ def _checking(functions: list[tuple[str, str, str]]) -> Iterator[None]:
 
 @functools.cache
 def _checked(function: Callable[..., Any], event: str) -> Callable[..., Any]:
+    instead = _INSTEAD.get(event)
+
     def called(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        if event == "os.open":
-            check("open", (given[0], None, *given[1:]))
-        elif event == "open":
-            check("open", (given[0], kwargs.get("mode", "r") if len(args) < 2 else args[1]))
-        else:
-            check(event, given)
+        if instead is not None:
+            return instead(function, *args, **kwargs)
+        check(event, (*args, *kwargs.values()))
         return function(*args, **kwargs)
 
     return functools.wraps(function)(called)
+
+
+def _open(function: Callable[..., Any], file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+    writes, new = _writes((file, mode)), isinstance(mode, str) and "x" in mode
+    place = _copy_of(file, writes, empty="w" in str(mode) or new)
+    if new and place is not file:
+        if os.path.lexists(file):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), file)
+        mode = mode.replace("x", "w")
+    return function(place, mode, *args, **kwargs)
+
+
+def _os_open(function: Callable[..., Any], path: Any, flags: int, *args: Any, **kwargs: Any) -> Any:
+    if kwargs.get("dir_fd") is not None:
+        check("open", (path, None, flags))
+        return function(path, flags, *args, **kwargs)
+    place = _copy_of(path, _writes((path, None, flags)), empty=bool(flags & (os.O_TRUNC | os.O_EXCL)))
+    if flags & os.O_EXCL and place is not path:
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        flags &= ~os.O_EXCL
+    return function(place, flags, *args, **kwargs)
+
+
+def _mkdir(function: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> None:
+    if _harmless(path) or os.path.lexists(path):  # then it raises
+        function(path, *args, **kwargs)
+
+
+def _save(function: Callable[..., Any], obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(obj, _copy_of(f, True, empty=True), *args, **kwargs)
+
+
+_INSTEAD: dict[str, Callable[..., Any]] = {
+    "builtins.open": _open, "io.open": _open, "os.open": _os_open, "os.mkdir": _mkdir, "torch.save": _save,
+}  # fmt: skip
+
+
+def _copy_of(file: Any, writes: bool, empty: bool) -> Any:
+    """The copy of a file that is, or was, written; itself where that is not the user's. Raises `Refused` for a large
+    one."""
+    if _harmless(file):
+        return file
+    path = os.path.abspath(os.fsdecode(file))
+    if path in _copies or not writes:
+        return _copies.get(path, file)
+    there = os.path.isfile(path)
+    if there and not empty and os.path.getsize(path) > _LARGEST_COPY:
+        raise _refused(f"writing {file!r}")
+    number, place = tempfile.mkstemp(suffix=os.path.basename(path)[-100:])
+    os.close(number)
+    if there and not empty:
+        shutil.copyfile(path, place)
+    _copies[path] = place
+    return place
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import text_of
 from ..tracebacks import instruction_after
-from .keeping import CHANGES, Refused, keeping_from_saving, watching
+from .keeping import CHANGES, Refused, watching, writing_copies
 
 _FORBIDDEN = {
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",
@@ -61,7 +61,7 @@ def trial(seconds: float) -> Iterator[None]:
     contexts = (
         without_weights(),
         watching(CHANGES | _FORBIDDEN),
-        keeping_from_saving(),
+        writing_copies(),
         _bounded(),
         _timer(seconds),
         scripting_anew(),
