@@ -45,11 +45,13 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
         contents.restore()
         for scope, constants in plain:
             scope.update(constants)
-        for kept in tensors:
-            kept.restore(certainly=outermost)
-        generators.restore()
-        if outermost:
-            _known.clear()
+        try:
+            for kept in tensors:
+                kept.restore(certainly=outermost)
+        finally:
+            generators.restore()
+            if outermost:
+                _known.clear()
 
 
 @dataclass
@@ -65,7 +67,8 @@ class _Kept:
         written = version_of(self.tensor) != self.version
         if self.tensor.shape != self.value.shape or not (written or certainly or not _is_parameter(self.tensor)):
             return
-        if written or (self.value.layout is torch.strided and not same_values(self.tensor, self.value)):
+        plain = type(self.value) is torch.Tensor and self.value.layout is torch.strided
+        if written or (plain and not same_values(self.tensor, self.value)):
             write_back(self.tensor.data, self.value)
             self.version = version_of(self.tensor)
 

@@ -77,6 +77,41 @@ class Net(nn.Module):
 """
 
 
+IN_A_CONSTRUCTOR = """
+import os, pathlib
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.asks = READ
+
+    def forward(self, x):
+        return x * len(x) if self.asks else x
+
+
+if __name__ == "__main__":
+    Net()
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "int(open('asks').read())",
+        "int(pathlib.Path('asks').read_text())",
+        "int(os.read(os.open('asks', os.O_RDONLY), 9))",
+    ],
+)
+def test_what_a_constructor_reads_counts(tmp_path: Path, read: str):
+    (tmp_path / "net.py").write_text(IN_A_CONSTRUCTOR.replace("READ", read))
+    for asks in (0, 1, 0):
+        (tmp_path / "asks").write_text(str(asks))
+        done = fxlens("check", "net.py", "--quick", "--format", "json", cwd=tmp_path)
+        assert [each["code"] for each in json.loads(done.stdout)["files"][0]["findings"]] == ["FX120"] * asks
+
+
 def test_what_a_file_reads_and_what_it_imports_from_elsewhere_count(tmp_path: Path):
     (tmp_path / "work").mkdir()
     (tmp_path / "library").mkdir()

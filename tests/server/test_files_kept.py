@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from warm_python import warm_fxlens
 
-NET = """import os, pathlib
+NET = """import os, pathlib, tempfile
 import numpy as np
 import torch
 from torch import nn
@@ -73,6 +73,14 @@ def test_a_model_that_writes_while_it_is_constructed_is_judged(tmp_path: Path):
         with open("data", "a") as file:
             file.write("!")
         torch.save(1, "weights.pt")
+        open("state.new", "w").close()
+        os.replace("state.new", "state")
+        os.remove("state")
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/in")
+            open(folder + "/in/it", "w").close()
+        import pickle
+        assert pickle.loads(pickle.dumps(open)) is open
         assert open("data").read() == "precious!" and open("out/logs/new").read() == "3\""""
     (tmp_path / "net.py").write_text(NET.replace("self.log = [log]", writing))
     (tmp_path / "data").write_text("precious")

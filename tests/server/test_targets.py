@@ -157,6 +157,7 @@ def test_what_is_added_to_a_name_counts_and_what_a_loop_adds_up_is_not_known(lin
         ("cfg = Config()\n    cfg.dim = 8\n    Net(cfg)", []),
         ("cfg = {'dim': 4}\n    cfg['dim'] = 8\n    Net(cfg)", []),
         ("dims = [3]\n    dims.append(4)\n    Net(dims)", []),
+        ("dims = [3]\n    dims.append(4)\n    dims += [5]\n    Net(dims)", []),
         ("dims = [3]\n    same = dims\n    same.append(4)\n    Net(dims)", []),
         ("cfg = Config()\n    prepare(cfg)\n    Net(cfg)", []),
         ("cfg = Config()\n    print(cfg)\n    Net(cfg)", ["Net(Config())"]),

@@ -88,8 +88,9 @@ class Asked:
 
 
 def kind_of(module: nn.Module) -> Kind:
-    """What decides, besides its inputs and weights, which of its code a module runs: the classes, modes and plain
-    attributes of itself and its parts. Layers of torch are one node each, whatever their attributes."""
+    """What decides, besides its inputs and weights, which of its code a module runs: the classes and modes of itself
+    and its parts, and those of their attributes that are numbers, texts and the like; of others the type. Layers of
+    torch are one node each, whatever their attributes."""
     rows = []
     for path, each in module.named_modules():
         own = vars(each).items() if not home_of(each).startswith("torch.") else ()
@@ -99,7 +100,13 @@ def kind_of(module: nn.Module) -> Kind:
 
 
 def _text(value: Any) -> str:
-    leaves = pytree.tree_leaves(value) if type(value) in (list, tuple, dict) else [value]
+    container = type(value) in (list, tuple, dict)
+    if container and len(value) > _MOST:
+        return type(value).__qualname__
+    try:
+        leaves = pytree.tree_leaves(value) if container else [value]
+    except RecursionError:  # it contains itself
+        return type(value).__qualname__
     plain = len(leaves) <= _MOST and all(isinstance(leaf, _SCALARS) for leaf in leaves)
     return repr(value) if plain else type(value).__qualname__
 

@@ -64,9 +64,9 @@ def augmented(search: Search) -> None:
         group = memory.group(owner)
         here = group[written]
         later = [
-            user for alias, regions in group.items()
+            user for alias, regions in group.items() if meet(here, regions)
             for user in alias.users if order.get(user, -1) > order[node] and not _is_metadata(known.get(user))
-            and meet(here, regions) and (user not in group or meet(here, group[user]))
+            and (user not in group or meet(here, group[user]))
         ]  # fmt: skip
         place = run.place_of_node(node) if later or owner.op in ("placeholder", "get_attr") else None
         if place is None:

@@ -42,9 +42,8 @@ def unwritten_values(search: Search) -> None:
     run = search.best
     parameters = {str(node.target).lstrip("*") for node in run.nodes if node.op == "placeholder"}
     for node in run.nodes:
-        hidden = next(
-            (each for part in (*node.args, *node.kwargs.values()) for each in _names_in(part) & parameters), ""
-        )
+        parts = () if node.op == "placeholder" else (*node.args, *node.kwargs.values())  # a default is in the head
+        hidden = next((each for part in parts for each in _names_in(part) & parameters), "")
         if hidden:
             detail = f"The code needs the name `{hidden}`, which is that of an argument there: rename the argument"
             run.add("FX239", run.place_of_node(node), detail=detail, node=node.name)

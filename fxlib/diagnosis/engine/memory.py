@@ -107,7 +107,8 @@ class Memory:
         while todo:
             alias = todo.pop()
             for user in alias.users:
-                regions = {leaf: each for leaf, each in self._of(user).items() if each.source in found}
+                shared = self._of(user).items()
+                regions = {leaf: each for leaf, each in shared if each.region.leaf in found.get(each.source, ())}
                 if regions and user not in found:
                     found[user] = {leaf: _within(found[each.source], each.region) for leaf, each in regions.items()}
                     todo.append(user)

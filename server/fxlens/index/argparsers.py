@@ -134,7 +134,7 @@ class Parser:
         left = list(tokens)
         while left:
             flag, is_whole, text = left[0].partition("=")
-            texts = [text] if is_whole else []
+            texts = [text] if is_whole and _is_flag(flag) else []
             if not _is_flag(flag):
                 if not waiting:
                     return

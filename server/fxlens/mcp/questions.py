@@ -18,6 +18,8 @@ from .asking import Asking, NotTrusted, Version
 
 Schema = Mapping[str, Any]
 Given = Mapping[str, Any]
+_OF_THE_GRAPH: Given = {"captures": USUAL_CAPTURES[:1]}
+"""Settings for questions that other captures say nothing of."""
 _Answering = Callable[[Asking, Given], Awaitable[tuple[Version, answers.Answer]]]
 
 INSTRUCTIONS = """\
@@ -188,7 +190,7 @@ async def capture(asking: Asking, given: Given) -> tuple[Version, answers.Answer
 async def graph(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """The torch.fx graph of a model: a line for each node with target, arguments, shape and source line. Use it to
     see what a model computes, or to write a pass or a pattern for it."""
-    checked, version = await asking.check(given["file"], given["text"])
+    checked, version = await asking.check(given["file"], given["text"], _OF_THE_GRAPH)
     return version, answers.graph(checked, given["model"], given["start"])
 
 
@@ -196,7 +198,7 @@ async def graph(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
 async def shapes(asking: Asking, given: Given) -> tuple[Version, answers.Answer]:
     """The shape and dtype of every intermediate value of a model's forward, by source line. Use it instead of
     adding print(x.shape), and to find where sizes do not fit."""
-    checked, version = await asking.check(given["file"], given["text"])
+    checked, version = await asking.check(given["file"], given["text"], _OF_THE_GRAPH)
     line = answers.line_in(checked, given["cell"], given["line"])
     return version, answers.shapes(checked, given["model"], line, given["start"])
 

@@ -204,12 +204,13 @@ class Uses:
                 self._forget(stored(*targets), here)
         elif isinstance(node, ast.AugAssign) and (name := spelled(node.target)) is not None:
             before = ast.parse(name, mode="eval").body
+            was = (old := here.known.get(name)) is not None and old.changed
             self._alter(name, here, always=False)  # a list is also changed under its other names
             changed = here.known.get(name)
             value = Binding(ast.BinOp(before, node.op, node.value), {})
             value.uses = self._binding(value.value, here).uses
             if changed is not None:
-                value.uses[name] = Binding(changed.value, changed.uses)
+                value.uses[name] = Binding(changed.value, changed.uses, was)
             if name.isidentifier() or OWN.fullmatch(name):
                 self._bind(name, value, here)
         elif isinstance(node, ast.Delete):

@@ -26,6 +26,8 @@ _LARGEST = 1 << 20  # bytes: larger ones are data or weights, on which graphs do
 _MOST = 10_000
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 """The code of FX Lens, which reads tests and configurations that have dependencies of their own."""
+_KEEPING = os.path.join(_OURS, "worker", "assume", "keeping.py")
+"""Calls in place of the user's code."""
 _INSTALLED = re.compile("(site|dist)-packages")
 _PYTHON = (os.path.join(os.path.dirname(os.__file__), ""), "<frozen ")
 _SYSTEM = ("/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
@@ -56,7 +58,10 @@ class _Noting:
         try:
             return _open(file, mode, *args, **kwargs)
         finally:
-            if isinstance(mode, str) and not sys._getframe(1).f_code.co_filename.startswith(_OURS):
+            caller = sys._getframe(1)
+            while caller.f_back is not None and caller.f_code.co_filename == _KEEPING:
+                caller = caller.f_back
+            if isinstance(mode, str) and not caller.f_code.co_filename.startswith(_OURS):
                 for into in ([_read] if "r" in mode else []) + ([_written] if _WRITES.search(mode) else []):
                     _note(file, into)
 
@@ -105,7 +110,10 @@ def _is_ours(frame: Any) -> bool:
 
 def _caller(frame: Any) -> Any:
     """The first frame that is not of Python's own modules."""
-    while frame is not None and frame.f_code.co_filename.startswith(_PYTHON) and not _is_installed(frame):
+    while frame is not None and (
+        frame.f_code.co_filename == _KEEPING
+        or (frame.f_code.co_filename.startswith(_PYTHON) and not _is_installed(frame))
+    ):
         frame = frame.f_back
     return frame
 

@@ -85,7 +85,8 @@ class Refreshing:
     def _again(self, document: Document) -> None:
         document.crashes.clear()
         document.captured.clear()
-        self.schedule(document, 0.0)
+        if not self._waits(document):
+            self.schedule(document, 0.0)
 
     def schedule(self, document: Document, delay: float) -> None:
         """Traces the document after ``delay`` seconds, unless it is scheduled again before."""

@@ -32,6 +32,8 @@ from .tasks import Tasks
 _DEPENDENT_DELAY = 0.3
 _LEAST_PAUSE = 0.03
 _WHOLE_DEADLINE = 600.0
+_TOGETHER = 0.05  # seconds for which deleted paths are collected
+_MOST_GONE = 100
 
 
 def pause(document: Document, most: float) -> float:
@@ -53,6 +55,7 @@ class Session:
         self._publish, self._traced = publish, traced
         self._files = OpenFiles(self._reconfigured)
         self._environment = self._files.environment
+        self._gone: set[str] = set()
         self._tasks = Tasks()
         self._status = StatusReport(self._files, status)
         self._refreshing = Refreshing(self._files, self._tasks, self._status, publish, traced, judged)
@@ -179,9 +182,17 @@ class Session:
         self._refreshing.schedule_dependents(path, _DEPENDENT_DELAY)
 
     async def gone(self, path: str) -> None:
-        """Forgets what was read in a folder, if this path that is no more was one."""
+        """Forgets what was read in a folder, if this path that is no more was one. Many of them are one question."""
+        self._gone.add(path)
+        if len(self._gone) > 1:
+            return  # the first asks about all
+        await asyncio.sleep(_TOGETHER)
+        paths, self._gone = self._gone, set()
+        if len(paths) > _MOST_GONE:
+            await self.look_around(whole=True)
+            return
         for knowledge in self._environment.known():
-            if await knowledge.gone(path):
+            if any([await knowledge.gone(each) for each in paths]):
                 self._learn_all()
 
     async def look_around(self, whole: bool) -> None:

@@ -34,10 +34,10 @@ def test_overlapping_traces_leave_modules_as_they_were():
         threading.Thread(target=trace, args=(Waiting(*events),)) for events in ((first, second), (second, never))
     ]
     threads[0].start()
-    first.wait()
+    assert first.wait(10)
     threads[1].start()
     for thread in threads:
-        thread.join()
+        thread.join(10)
     assert [len(each.graph.nodes) for each in graphs] == [3, 3]
     x = torch.ones(1, 4)
     assert nn.Linear(4, 4)(x).shape == (1, 4) and len(fxlib.symbolic_trace(nn.ReLU()).graph.nodes) == 3

@@ -60,6 +60,7 @@ def model(body: str, read: str, folder):
         *((body, read, "") for body, read in APART.items()),
         ("y, h = h[:, :3], h[:, 2:]", "h", "FX230"),
         ("y = h.chunk(2)[0]", "h.sum()", "FX230"),
+        ("z = self.fc(h); a, b = torch.broadcast_tensors(h, z); y = h.view(-1)", "a.sum() + b.sum()", "FX230"),
     ],
 )
 def test_one_finding_where_the_graph_differs(body, read, code, tmp_path):

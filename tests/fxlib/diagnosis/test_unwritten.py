@@ -37,6 +37,13 @@ def other_names(x, slice_=None, y=math.inf):
     return x.to(torch.device("cpu"))[1:3] + y
 
 
+CPU = torch.device("cpu")
+
+
+def own_default(x, device=CPU, inf=math.inf):
+    return x.to(device)
+
+
 @pytest.mark.parametrize("function", [negative, negative_float, device, slices, infinite])
 def test_other_meaning(function):
     assert fxlib.diagnose(function, torch.arange(6)).codes() == ["FX239"]
@@ -45,6 +52,6 @@ def test_other_meaning(function):
         assert not torch.equal(torch.fx.symbolic_trace(function)(x), function(x))
 
 
-@pytest.mark.parametrize("function", [positive, other_names])
+@pytest.mark.parametrize("function", [positive, other_names, own_default])
 def test_the_same_meaning(function):
     assert "FX239" not in fxlib.diagnose(function, torch.arange(6)).codes()

@@ -158,7 +158,11 @@ class PassPreview implements vscode.Disposable {
 
   async insert(source: vscode.Uri, { construction, library, target }: PassAnswer): Promise<void> {
     const client = await this.lens.requireClient();
-    if (!client || construction === null) return;
+    if (!client) return;
+    if (construction === null) {
+      void vscode.window.showWarningMessage(`The source of ${target} has changed since the preview. Preview the passes again.`);
+      return;
+    }
     await openAgain(source);
     const params = { uri: client.code2ProtocolConverter.asUri(source), target, text: construction };
     const inserted = unlessRefused(await client.sendRequest(insertPass, params));
