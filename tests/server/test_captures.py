@@ -443,8 +443,8 @@ from torch import nn
 
 class Compiled(nn.Module):
     @torch.compile
-    def forward(self, x):
-        return F.gelu(x)
+    def forward(self, batch):
+        return F.gelu(batch.graph.rows["ids"].values)
 """
 
 
