@@ -20,14 +20,14 @@ _DEEPEST = 30
 _MOST = 5000  # objects that are looked into; those beyond are shared
 
 
-def whole_copy(model: nn.Module) -> tuple[Any, list[Any]]:
+def whole_copy(model: nn.Module, sharing: bool = False) -> tuple[Any, list[Any]]:
     """A deep copy of a module, as by `copy_of`, and what it shares with the module because it cannot be copied."""
     try:
-        return copy_of(model), []
+        return copy_of(model, sharing), []
     except Exception:
         known = {id(each): each for each in (*model.parameters(), *model.buffers())}
         shared = _Sharing(known).of(model)
-        return copy_of(model, shared=shared), shared
+        return copy_of(model, sharing, shared), shared
 
 
 def value_copy(value: Any) -> Any:

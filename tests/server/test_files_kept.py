@@ -58,6 +58,37 @@ def test_a_check_leaves_the_users_files_alone(tmp_path: Path, files: dict[str, s
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"data", *(Path(n).parts[0] for n in files)})
 
 
+FIXED = """
+        if torch.is_tensor(h):
+            h = h + torch.zeros(x.shape[0], 3)
+        v = h.reshape(-1)
+        v *= 2
+        for _ in range(len(x)):
+            h = h + 1
+        return h + v.sum()
+"""
+
+
+@pytest.mark.parametrize("how", [(), ("--captures", "export,compile"), ("--diff",), ("--fix",)])
+def test_checking_fixes_and_running_beside_the_graph_leave_them_alone_too(tmp_path: Path, how: tuple[str, ...]):
+    text = NET.replace("self.log = [log]", "self.log = [open('data', 'w')]").replace(
+        "def forward(self, x):\n        return", "def forward(self, x):\n        h ="
+    )
+    (tmp_path / "net.py").write_text(text.rstrip() + FIXED)
+    (tmp_path / "data").write_text("precious")
+    done = subprocess.run(
+        warm_fxlens("check", "--no-cache", *how, "net.py"), cwd=tmp_path, capture_output=True, text=True, timeout=280
+    )
+    assert "not all fixes" not in done.stderr, done.stderr
+    assert (tmp_path / "data").read_text() == "precious"
+    if "--diff" in how:
+        assert "+torch.fx.wrap(" in done.stdout
+    elif "--fix" in how:
+        assert "torch.fx.wrap(" in (tmp_path / "net.py").read_text()
+    else:
+        assert "1 of 1 class judged" in done.stdout
+
+
 def test_what_is_written_for_fx_lens_may_change_files(tmp_path: Path):
     (tmp_path / "net.py").write_text(NET.replace("class Net", "# fxlens: Net(Log('data'))\nclass Net"))
     command = warm_fxlens("check", "--no-cache", "--quick", "--format", "json", "net.py")

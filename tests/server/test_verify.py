@@ -205,6 +205,7 @@ def test_waiting_for_a_processor_takes_none_of_the_time_of_a_job(monkeypatch: py
     )  # fmt: skip
     monkeypatch.setattr(verifying, "checker_of", lambda capture: lambda *arguments, **options: Checker())
     monkeypatch.setattr(search, "unhindered", lambda: 5.0)
+    monkeypatch.setattr("fxlens.worker.user_file.loader", lambda job: None)  # it would note what this process reads
     verifying.work(job)  # type: ignore[arg-type]
     assert sent == ["checking", "fixes"] * 3
 

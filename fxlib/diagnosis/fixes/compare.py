@@ -21,9 +21,8 @@ from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 
 from fxlib.diagnosis.fixes.resize import Resize
-from fxlib.ir.copies import value_copy
+from fxlib.ir.copies import value_copy, whole_copy
 from fxlib.ir.leaves import map_tensors, tensors_in, write_back
-from fxlib.ir.modules import copy_of
 
 __all__ = [
     "EXTREME",
@@ -146,7 +145,7 @@ def _as(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
 def of_kind(model: torch.nn.Module, name: str) -> torch.nn.Module:
     """A copy of a model in the dtype of a variant of `KINDS`; for integers the model is unchanged."""
     dtype = KINDS[name]
-    model = copy_of(model)
+    model = whole_copy(model)[0]
     return model.to(dtype) if dtype.is_floating_point else model
 
 

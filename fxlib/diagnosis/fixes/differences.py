@@ -28,7 +28,7 @@ from fxlib.diagnosis.fixes.resize import shapes_of
 from fxlib.diagnosis.fixes.sides import Side, Sides
 from fxlib.diagnosis.fixes.switching import differing, switching
 from fxlib.diagnosis.fixes.verdict import Verdict
-from fxlib.ir.modules import copy_of
+from fxlib.ir.copies import whole_copy
 
 __all__ = ["Differences"]
 
@@ -171,7 +171,7 @@ class Differences(Sides):
                 filter(None, [verdict.note, "other findings make the traced module differ from eager"])
             )
             return
-        model = copy_of(after.model).eval()
+        model = whole_copy(after.model)[0].eval()
         take_weights(model, after.weights)
         try:
             traced = self._trace(model, fix)
@@ -189,7 +189,7 @@ class Differences(Sides):
             same, difference, reason = agree(old, new)
             if not same:
                 # By now the model may have updated state, such as running means.
-                same, difference, reason = agree(run(copy_of(model), old.args, old.kwargs, old.name, False), new)
+                same, difference, reason = agree(run(whole_copy(model)[0], old.args, old.kwargs, old.name, False), new)
             verdict.max_error = max(verdict.max_error, difference)
             if not same:
                 verdict.equal_to_eager = False

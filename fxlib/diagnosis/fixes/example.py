@@ -31,7 +31,7 @@ from fxlib.diagnosis.fixes.compare import (
 from fxlib.diagnosis.fixes.filling import repeated_draws
 from fxlib.diagnosis.fixes.resize import Resize, another_size, small_enough
 from fxlib.diagnosis.fixes.switching import Switch
-from fxlib.ir.modules import copy_of
+from fxlib.ir.copies import whole_copy
 
 __all__ = ["Example", "Lacking", "nothing", "positional"]
 
@@ -167,7 +167,7 @@ class Example:
                 outcomes.append(replace(self._trial, name=name))
             else:
                 # On a copy, as in the search for the size: the state of the model is compared at the end.
-                outcomes.append(run(copy_of(model, sharing=True), args, kwargs, name, False))
+                outcomes.append(run(whole_copy(model, sharing=True)[0], args, kwargs, name, False))
                 take_weights(model, weights)
             if like is not None and not agree(like[len(outcomes) - 1], outcomes[-1])[0]:
                 break
@@ -216,13 +216,13 @@ class Example:
 
     def _has_gradients(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Whether the model is quick and takes inputs that need gradients (one that calls NumPy does not)."""
-        trial, start = copy_of(model, sharing=True).eval(), time.thread_time()
+        trial, start = whole_copy(model, sharing=True)[0].eval(), time.thread_time()
         works = run(trial, args, kwargs, "with gradients", True, True).error is None
         return works and time.thread_time() - start < _CHEAP
 
     def _small_enough(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
         """How the inputs shrink if eager is slow with them. If it is quick, this was its first trial."""
-        trial = copy_of(model, sharing=True).eval()
+        trial = whole_copy(model, sharing=True)[0].eval()
 
         def taken(args: tuple, kwargs: dict[str, Any]) -> float | None:
             start = time.thread_time()
@@ -239,7 +239,7 @@ class Example:
         return small_enough(args, kwargs, taken, _SLOW)
 
     def _another_size(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> Resize | None:
-        trial = copy_of(model, sharing=True).eval()
+        trial = whole_copy(model, sharing=True)[0].eval()
         taken, end = self._took if self._trial is not None else 0.0, math.inf
 
         def runs(args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from fxlib.diagnosis.fixes.loaded import Loaded
 from fxlib.diagnosis.fixes.reload import forget, load_file, registrations_dropped
 from fxlib.diagnosis.fixes.same_code import runs_the_same
 from fxlib.diagnosis.fixes.verdict import Verdict
-from fxlib.ir.modules import copy_of
+from fxlib.ir.copies import whole_copy
 
 __all__ = ["Load", "Read", "Side", "Sides", "Tried"]
 
@@ -114,7 +114,7 @@ class Sides:
             weights = {} if self._bare else self._weights_of(model)
             report = None
             if reported:
-                traced = model if self._bare else copy_of(model, sharing=True)
+                traced = model if self._bare else whole_copy(model, sharing=True)[0]
                 report = self._report(traced, given, concrete, self._leaves(settings))
                 take_weights(model, weights)
             before = self._before

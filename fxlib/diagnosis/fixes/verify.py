@@ -19,7 +19,7 @@ from fxlib.diagnosis.fixes.sides import Side, Tried
 from fxlib.diagnosis.fixes.users import uses
 from fxlib.diagnosis.fixes.verdict import Target, Verdict
 from fxlib.diagnosis.rules import RULES
-from fxlib.ir.modules import copy_of
+from fxlib.ir.copies import whole_copy
 
 __all__ = ["MOVING", "Checker", "mark", "verify"]
 
@@ -292,7 +292,7 @@ class Checker(Differences):
         """The nodes of a model's graph, as it is and in eval mode; none if torch.fx would not trace it."""
         tracing = Tracing(self._concrete(fix.settings), frozenset(self._leaves(fix.settings)), self.tracer)
         found = []
-        for made in (model, copy_of(model).eval()):
+        for made in (model, whole_copy(model)[0].eval()):
             try:
                 graph = tracing.trace(made, tracing.new()).graph
             except Exception:

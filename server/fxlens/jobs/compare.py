@@ -47,6 +47,7 @@ def work(job: Job) -> None:
     compared. Models for which there is no time have no event; the first always has some."""
     from fxlens.worker import alone, render, scope, user_file
     from fxlens.worker.construct import without_what_it_lacks
+    from fxlens.worker.keeping import keeping_files
     from fxlib.diagnosis.comparison.of_example import Comparing
     from fxlib.diagnosis.comparison.sides import Tracing
     from fxlib.diagnosis.engine.search import unhindered
@@ -68,7 +69,7 @@ def work(job: Job) -> None:
     until = unhindered() + job.deadline
     models: list[Model] = job.message["models"]
     job.step("import")
-    with loaded() as namespace:
+    with keeping_files(), loaded() as namespace:
         comparing = Comparing(namespace, loaded, tracing, without_what_it_lacks, _LARGEST)
         for number, model in enumerate(models):
             if number and unhindered() > until:

@@ -39,6 +39,7 @@ def work(job: Job) -> None:
     and after, and all fixes that were applied so far."""
     from fxlens.jobs.verify import as_object, checker_of
     from fxlens.worker import alone, scope, user_file
+    from fxlens.worker.keeping import keeping_files
     from fxlib.diagnosis.fixes.fix_all import FixedFiles, fix_all
     from fxlib.diagnosis.fixes.verdict import Target
 
@@ -78,7 +79,7 @@ def work(job: Job) -> None:
         job.step("verify")
         job.send("fixing", number=targets.index(target))
 
-    with alone.where(job.message["alone"]):
+    with alone.where(job.message["alone"]), keeping_files():
         fix_all(
             job.path,
             targets,

@@ -59,7 +59,8 @@ def work(job: Job) -> None:
     """Events: ``checking`` with a number, then ``fixes`` with that number, its fixes, and the positions of those that
     were left for lack of time; or ``unchecked`` with the remaining numbers of a model that cannot be checked, and why.
     Unreached findings have no event."""
-    from fxlens.worker import alone
+    from fxlens.worker import alone, user_file
+    from fxlens.worker.keeping import keeping_files
     from fxlib.diagnosis.engine.search import unhindered
     from fxlib.diagnosis.fixes.verdict import Target as Made
 
@@ -67,15 +68,16 @@ def work(job: Job) -> None:
     until = unhindered() + 2 * job.deadline
     models: list[Model] = job.message["models"]
     others = [Made(**each) for each in job.message["others"]]
+    load = user_file.loader(job)
     # Small models first: a large one may use up the time.
     for model in sorted(models, key=lambda model: model["size"]):
-        with alone.where(model["alone"]):
-            _check(job, model, others, until)
+        with alone.where(model["alone"]), keeping_files():
+            _check(job, model, others, load, until)
 
 
-def _check(job: Job, model: Model, others: list[Any], until: float) -> None:
+def _check(job: Job, model: Model, others: list[Any], load: Callable[..., Any], until: float) -> None:
     """Settles the findings of one model until that time."""
-    from fxlens.worker import render, scope, user_file
+    from fxlens.worker import render, scope
     from fxlens.worker.errors import brief
     from fxlib.diagnosis.engine.search import unhindered
     from fxlib.diagnosis.fixes.together import prove_together
@@ -94,7 +96,7 @@ def _check(job: Job, model: Model, others: list[Any], until: float) -> None:
                     model["construct"],
                     model["inputs"],
                     read=job.read,
-                    load=user_file.loader(job),
+                    load=load,
                     assumed=model["assumed"],
                     leaf_modules=job.leaf_modules,
                     tracer=job.tracer,

@@ -24,9 +24,9 @@ from fxlens.sources.targets import ASKED, FOUND, FREE, ORDER, Source, Target
 from . import alone, assumed, fallbacks, hub, network, text_warnings, tokenizers
 from .assume import sandbox
 from .assume.annotated import default_of
-from .assume.keeping import keeping_files
 from .assume.places import NOTHING
 from .errors import brief
+from .keeping import keeping_files
 from .scope import AttrDict, class_named, scope, spelled
 
 _SMALL = 100_000_000  # parameters

@@ -20,6 +20,7 @@ from fxlens.sources.paths import key
 from fxlens.sources.targets import Source, Target
 
 from . import example_inputs
+from .keeping import keeping_files
 from .scope import scope
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class _Sizes:
 
         names = {**self.names, "__fxlens_arguments__": lambda *args, **kwargs: (args, kwargs)}
         try:
-            args, kwargs = eval(f"__fxlens_arguments__({text})", names)
+            with keeping_files():
+                args, kwargs = eval(f"__fxlens_arguments__({text})", names)
             kwargs.update(kwargs.pop("concrete_args", {}))
             given = (args, kwargs) if self.has_data else example_inputs.to_meta((args, kwargs))
             return Inputs(self.module, *given)

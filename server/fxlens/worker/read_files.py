@@ -26,7 +26,7 @@ _LARGEST = 1 << 20  # bytes: larger ones are data or weights, on which graphs do
 _MOST = 10_000
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 """The code of FX Lens, which reads tests and configurations that have dependencies of their own."""
-_KEEPING = os.path.join(_OURS, "worker", "assume", "keeping.py")
+_KEEPING = os.path.join(_OURS, "worker", "keeping.py")
 """Calls in place of the user's code."""
 _INSTALLED = re.compile("(site|dist)-packages")
 _PYTHON = (os.path.join(os.path.dirname(os.__file__), ""), "<frozen ")
@@ -142,7 +142,7 @@ def note(roots: Iterable[str]) -> None:
     global _roots
     spelled = [spelling(root) for root in roots for spelling in (os.path.abspath, os.path.realpath)]
     _roots = tuple(os.path.join(root, "") for root in dict.fromkeys(spelled))
-    if isinstance(builtins.open, _Noting):
+    if _replaced:
         return
     _installed()  # importing would look at files
     noting: Any = _Noting()

@@ -480,7 +480,9 @@ def _asking() -> str | None:
 
 
 def loader(job: Job) -> Callable[[str, dict[str, str]], ModuleType]:
-    """``load(path, texts)``: executes the file with these texts in addition to the job's."""
+    """``load(path, texts)``: executes the file with these texts in addition to the job's. What runs then may be within
+    `keeping_files`."""
+    read_files.note([job.folder or os.path.dirname(job.path)])  # otherwise it would take the place of what keeps them
 
     def load_file(path: str, texts: dict[str, str]) -> ModuleType:
         merged = {**job.overlays, job.path: job.text, **texts}

@@ -19,8 +19,8 @@ from types import FunctionType
 from typing import Any
 
 from ..errors import text_of
+from ..keeping import CHANGES, Refused, watching, writing_copies
 from ..tracebacks import instruction_after
-from .keeping import CHANGES, Refused, watching, writing_copies
 
 _FORBIDDEN = {
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",

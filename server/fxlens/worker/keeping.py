@@ -16,7 +16,7 @@ from typing import Any
 OF_FILES = {
     "os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1, "os.chown": 1,
     "os.utime": 1, "os.setxattr": 1, "os.removexattr": 1, "os.link": 2, "os.symlink": 2, "shutil.rmtree": 1,
-    "sqlite3.connect": 1, "torch.save": 2, "torch.from_file": 1,
+    "sqlite3.connect": 1,
 }  # fmt: skip
 """For these events, the number of leading arguments that may be files to change."""
 CHANGES = frozenset({"open", *OF_FILES})
@@ -29,7 +29,7 @@ _hooked = False
 
 
 class Refused(OSError):
-    """A trial tried to write a file, start a process or open a connection."""
+    """Code tried to change a file of the user's, or, in a trial, to start a process or open a connection."""
 
 
 @contextlib.contextmanager
@@ -252,7 +252,7 @@ def check(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _refused(what: str) -> Refused:
-    return Refused(f"{what} is not allowed while FX Lens searches for a construction")
+    return Refused(f"{what} is not allowed, since FX Lens leaves your files as they are")
 
 
 def _writes(args: tuple[Any, ...]) -> bool:
