@@ -386,6 +386,31 @@ def test_what_init_finds_nothing_for_is_said(project: Path):
     assert "nowhere/python" in done.stderr and "--python PATH names the interpreter" in done.stderr
 
 
+ENDLESS = """from torch import nn
+
+
+class Deep(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x):
+        return self.forward(x)
+
+
+class Plain(nn.Module):
+    def forward(self, x):
+        return x
+"""
+
+
+def test_init_counts_each_class_once(tmp_path: Path):
+    (tmp_path / "net.py").write_text(ENDLESS)
+    (tmp_path / "use.py").write_text("from net import Deep\nDeep(4)\n")
+    done = fxlens("init", ".", cwd=tmp_path)
+    assert '"net.py::Deep" = "Deep(4)"' in done.stdout
+    assert done.stderr.splitlines()[-1] == "fxlens: 1 entry for 2 classes; 1 needs none"
+
+
 def test_the_steps_of_the_github_action(project: Path):
     """The commands of ``action.yml`` as a runner runs them, with its inputs filled in."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())

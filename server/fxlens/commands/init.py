@@ -9,7 +9,7 @@ import sys
 
 from fxlens.checking.checker import Checked, Options, check
 from fxlens.checking.files import CannotCheck, python_files
-from fxlens.record import Target
+from fxlens.record import Record, Target
 from fxlens.sources.paths import relative
 from fxlens.sources.targets import ASKED
 from fxlens.sources.toml_text import quoted
@@ -48,17 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
     results = asyncio.run(_all(files, chosen))
     said: set[str] = set()
     entries = 0
+    others: list[tuple[Record, str]] = []
     for result in results:
         remarks.say(result, said)
-        for target in result.record["targets"]:
-            entry = _entry(result, target)
-            entries += entry != ""
-            print(entry, end="")
+        targets = result.record["targets"]
+        written = {target["name"]: entry for target in targets if (entry := _entry(result, target))}
+        print(*written.values(), sep="", end="")
+        entries += len(written)
+        left = [target for target in targets if target["name"] not in written]
+        if left or not targets:
+            others.append(({**result.record, "targets": left}, result.text))
     sys.stdout.flush()  # what cannot be written is no result
     lost = {each["message"]: None for result in results if result.not_checked for each in result.findings}
     for message in lost:
         print(f"fxlens: {one_line(message)}", file=sys.stderr)
-    print(f"fxlens: {_summary(entries, coverage((each.record, each.text) for each in results))}", file=sys.stderr)
+    print(f"fxlens: {_summary(entries, coverage(others))}", file=sys.stderr)
     return 2 if lost else 0
 
 
@@ -66,14 +70,14 @@ async def _all(files: list[str], chosen: Options) -> list[Checked]:
     return [result async for result in check(files, chosen)]
 
 
-def _summary(entries: int, found: Coverage) -> str:
-    """``12 entries for 20 classes; 5 need none; 3 without: 3 cannot be constructed``."""
-    classes = f"{found.total} {'class' if found.total == 1 else 'classes'}"
-    parts = [f"{entries} {'entry' if entries == 1 else 'entries'} for {classes}"]
-    if (plain := found.judged - entries) > 0:
-        parts.append(f"{plain} need{'s' if plain == 1 else ''} none")
-    if found.reasons:
-        parts.append(f"{found.reasons.total()} without: {found.why_not()}")
+def _summary(entries: int, others: Coverage) -> str:
+    """``12 entries for 20 classes; 5 need none; 3 without: 3 cannot be constructed``. ``others`` have no entry."""
+    total = entries + others.total
+    parts = [f"{entries} {'entry' if entries == 1 else 'entries'} for {total} {'class' if total == 1 else 'classes'}"]
+    if others.judged:
+        parts.append(f"{others.judged} need{'s' if others.judged == 1 else ''} none")
+    if others.reasons:
+        parts.append(f"{others.reasons.total()} without: {others.why_not()}")
     return "; ".join(parts)
 
 

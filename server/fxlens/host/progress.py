@@ -7,7 +7,7 @@ import logging
 
 from fxlens.ipc import protocol
 from fxlens.ipc.protocol import Data, Json
-from fxlens.sources.targets import classes_in
+from fxlens.sources.targets import class_count
 
 from .outcome import Event, OnEvent
 from .watch import Watch
@@ -23,7 +23,7 @@ _ANSWERS = ("result", "refused", "failed")
 def steps_of(message: Data) -> int:
     """The number of steps whose time the whole job may take, computed from the text, since user code could announce any
     number of steps."""
-    return _OF_A_FILE + _OF_A_CLASS * classes_in(str(message["text"])) + (_OF_A_MODEL if "options" in message else 0)
+    return _OF_A_FILE + _OF_A_CLASS * class_count(str(message["text"])) + (_OF_A_MODEL if "options" in message else 0)
 
 
 class Progress:

@@ -274,7 +274,7 @@ async def run(
     began, shown = time.monotonic(), _PART_SECONDS
     gathered = _Gathered(request)
     stack_after, stopped, unjudged = _STACK_AFTER, 0, ""
-    for left in range(targets.classes_in(request.text) + _MORE_PROCESSES, -1, -1):
+    for left in range(targets.class_count(request.text) + _MORE_PROCESSES, -1, -1):
         if stopped == _MOST_STOPPED or not left:
             unjudged = f"{stopped} others of this file did not end in time" if stopped else "its process ends each time"
         message = request.message(

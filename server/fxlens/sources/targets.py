@@ -132,7 +132,7 @@ def classes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef]]:
         todo[:0] = [(f"{prefix}{node.name}.", each) for each in node.body]
 
 
-def classes_in(text: str) -> int:
+def class_count(text: str) -> int:
     """The number of classes in a text, by its look."""
     return len(_CLASS.findall(text))
 
