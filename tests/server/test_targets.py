@@ -162,6 +162,9 @@ def test_what_is_added_to_a_name_counts_and_what_a_loop_adds_up_is_not_known(lin
         ("cfg = Config()\n    prepare(cfg)\n    Net(cfg)", []),
         ("cfg = Config()\n    print(cfg)\n    Net(cfg)", ["Net(Config())"]),
         ("SIZES.append(3)\n    Net(SIZES)", []),
+        ("print(SIZES.copy())\n    Net(SIZES)", ["Net(SIZES)"]),
+        ("KIND.bit_length()\n    X.mean()\n    Net(KIND, X)", ["Net(KIND, X)"]),
+        ("X.unsqueeze_(0)\n    Net(X)", []),
         ("x = torch.ones(3)\n    prepare(x)\n    x.requires_grad_()\n    Net(x)", ["Net(torch.ones(3))"]),
         ("x = torch.ones(3)\n    x.unsqueeze_(0)\n    Net(x)", []),
         ("dim = 4\n    if big:\n        dim = 8\n    Net(dim)", []),
@@ -177,7 +180,8 @@ def test_what_is_added_to_a_name_counts_and_what_a_loop_adds_up_is_not_known(lin
     ],
 )
 def test_what_may_have_changed_since_it_was_assigned_is_not_known(lines: str, expected: list[str]):
-    text = f"import torch\nSIZES = [1]\n{CLASS}\n\nclass Config:\n    dim = 4\n\n\ndef build(big):\n    {lines}\n"
+    head = f"import torch\nSIZES = [1]\nX = torch.ones(3)\nKIND = 4\n{CLASS}\n\nclass Config:\n    dim = 4\n"
+    text = f"{head}\n\ndef build(big):\n    {lines}\n"
     assert [source.text for source in find(text)["Net"].construct] == expected
 
 

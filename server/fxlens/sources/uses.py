@@ -23,8 +23,9 @@ __all__ = ["Candidate", "Source", "Uses", "called"]
 # Methods whose result has the same construction or shape as the object.
 _TRANSPARENT = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_"}
 _READING = {
-    *_TRANSPARENT, "apply", "children", "count", "dim", "forward", "get", "index", "items", "keys", "load_state_dict",
-    "modules", "named_parameters", "numel", "parameters", "size", "state_dict", "values", "zero_grad",
+    *_TRANSPARENT, "apply", "children", "copy", "count", "dim", "forward", "get", "index", "items", "keys",
+    "load_state_dict", "modules", "named_parameters", "numel", "parameters", "size", "state_dict", "values",
+    "zero_grad",
 }  # fmt: skip
 """Methods that do not change how their object is constructed."""
 _HARMLESS = re.compile(r"(self\.)?assert\w*|(\w+\.)?(print|log|debug|info|warning)|(\w+\.)*testing\.\w+")
@@ -98,9 +99,11 @@ class Uses:
         own = list(module_level(tree.body))
         self.globals = {*dir(builtins), *(names if names is not None else (n for node in own for n in bound(node)))}
         self.trusted = {name for node in own for name in trusted_imports(node)} if trusted is None else trusted
-        assigned = (node for node in own if not isinstance(node, _DEFINITIONS))
-        self.assigned = set() if file else {name for node in assigned for name in bound(node)}
-        """Names of the module that stand for objects, which functions and the main block may change."""
+        self.assigned: dict[str, list[ast.stmt]] = {}
+        """The assignments to each name of the module, whose objects functions and the main block may change."""
+        for node in [] if file else own:
+            for name in () if isinstance(node, _DEFINITIONS) else bound(node):
+                self.assigned.setdefault(name, []).append(node)
         self.local: set[str] = set()
         """Names of the functions around, which hide those of the module."""
         self.fixtures: Known = {}
@@ -343,13 +346,17 @@ class Uses:
             return
         found = here.known.get(name)
         if found is None:
-            if name in self.assigned and name not in self.local and not here.module:
+            is_of_module = name in self.assigned and name not in self.local and not here.module
+            if is_of_module and (always or not all(map(self._is_plain, self.assigned[name]))):
                 here.known[name] = None  # the module's own object is another one than on import
             return
         if always or not unchanging(found, self.trusted):
             while found is not None and not found.changed:
                 found.changed = True
                 found = found.uses.get(rooted(found.value) or "")  # which this one is, or is a part of
+
+    def _is_plain(self, node: ast.stmt) -> bool:
+        return isinstance(node, ast.Assign) and unchanging(Binding(node.value), self.trusted)
 
     # ---- calls
 
